@@ -2,14 +2,16 @@
 
 Invariants:
 
-- What a job goes on from stays: the newest checkpoint, the newest that is proven, what a reader holds, and the start of
-  a live run that has taken no proven checkpoint yet: its driver has to begin from it, or would fall back to it.
-- The proof reads every byte, so it is made by the caller and not by a driver, which has other requests to serve. The
-  transaction checks that what was proven is still there.
-- The record of the batches stays as long as an older checkpoint or savepoint has to replay them (``retention.store``).
-  What a run has claimed is given up by the number of later checkpoints: with one less of them it stays longer.
-- Of a checkpoint whose pointer cannot be read, the pointer goes and its bytes stay (``retention.unreadable_pointer``).
-  The request names their digest: what a person has not seen stays.
+- Checkpoints that a job may continue from stay: the newest, the newest proven one, those under a reader's lease, and
+  the start of a live run without a proven checkpoint, because its driver begins there or falls back to it.
+- The proof reads every byte, so the caller makes it, and not a driver, which has other requests to serve. The
+  transaction checks that the proven checkpoint still exists.
+- Batch records stay as long as an older checkpoint or savepoint needs them for a replay
+  (``checkpoints.store.checkpoint_store``). The claims of a run are released by the number of later checkpoints; a
+  deletion lowers that number and so keeps a claim longer.
+- If a pointer cannot be read, it is removed from ZooKeeper and its bytes are kept in storage
+  (``checkpoints.store.checkpoint_pointers``). The request names their digest, so a pointer that the user has not seen
+  stays.
 """
 
 from __future__ import annotations
@@ -48,13 +50,13 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     """Remove a savepoint: its pointer first, then its files.
 
     :raises CheckpointMissingError: There is no such savepoint.
-    :raises JobStateError: It is the start of a live run that has no checkpoint yet; or it is being read, and no driver
-        runs; or another process leads a job whose run is over.
+    :raises JobStateError: The savepoint is the start of a live run without a checkpoint; or a reader holds it and no
+        driver runs; or another process leads a job whose run has ended.
     :raises OperationFailedError: The driver could not remove it, and says why.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     savepoints.pointer(savepoint_id)
-    savepoints.refuse_start(savepoint_id)  # before the lock: the driver of that run is on its way to take it
+    savepoints.refuse_start(savepoint_id)  # before taking the lock, which that run's driver is about to take
     dispose(
         job,
         {"savepoint_id": savepoint_id},
@@ -72,11 +74,11 @@ def dispose(
     *,
     requested_by: str,
 ) -> None:
-    """Have the driver remove something, or remove it as the leader of a job that has none.
+    """Let the driver remove a checkpoint or savepoint, or remove it as the leader of a job without a driver.
 
-    :param arguments: Of the operation; the first one says what is removed.
-    :param what: The same, for people.
-    :raises OperationFailedError: The driver could not remove it, and says why.
+    :param arguments: Arguments of the operation; the first one identifies the object.
+    :param what: Description of the object for messages.
+    :raises OperationFailedError: The driver could not remove the object; the message has its reason.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     led, run = _led(job)
@@ -85,14 +87,14 @@ def dispose(
             with take_lock(job, run) as leadership:
                 remove(leadership)
         except LeadershipUnavailableError:
-            pass  # a driver has come up: it is asked
+            pass  # a driver has started by then: it gets the request
         else:
             return
     _await_answer(job, _open_request(job, arguments) or _request(job, arguments, requested_by), what)
 
 
 def _led(job: JobContext) -> tuple[bool, int]:
-    """Return whether the job has a leader, and the number of its newest run; a deleted job that kept it has neither."""
+    """Return whether the job has a leader, and the number of its newest run (``False, 0`` for a deleted job)."""
     try:
         snapshot = job.snapshot()
     except UnknownJobError:
@@ -101,7 +103,7 @@ def _led(job: JobContext) -> tuple[bool, int]:
 
 
 def _open_request(job: JobContext, arguments: dict[str, str]) -> Operation | None:
-    """Return the request that an earlier call did not see answered."""
+    """Return the open request of an earlier call, if any."""
     name, value = next(iter(arguments.items()))
     for operation in operations.list_operations(job.coordinator, job.paths):
         asked = operation.operation is OperationKind.DISPOSE and operation.arguments.get(name) == value
@@ -111,7 +113,7 @@ def _open_request(job: JobContext, arguments: dict[str, str]) -> Operation | Non
 
 
 def _request(job: JobContext, arguments: dict[str, str], requested_by: str) -> Operation:
-    """Ask the driver by a new id: what was answered about an earlier savepoint of that name is remembered."""
+    """Create a request with a new id: the driver would repeat its answer to an earlier request with the same id."""
     return operations.request(
         job.coordinator,
         job.paths,
@@ -142,15 +144,15 @@ def _await_answer(job: JobContext, operation: Operation, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRemoval:
-    """A checkpoint that may be deleted.
+    """A deletable checkpoint.
 
-    :param number: Its number.
+    :param number: Number of the checkpoint.
     :param cut: Query -> N; empty when the pointer cannot be read.
-    :param created_at: When it was taken; ``None`` when the pointer cannot be read.
-    :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
-    :param proven_run: Run that took that one.
-    :param unreadable: Its pointer, when that cannot be read.
-    :param kept: Key of the bytes of such a pointer, once it is removed.
+    :param created_at: Creation time; ``None`` when the pointer cannot be read.
+    :param proven: Name of the newest proven checkpoint, which stays: ``checkpoint-9`` or ``savepoint-<id>``.
+    :param proven_run: Number of the run that took the proven checkpoint.
+    :param unreadable: The pointer of the deletable checkpoint, if it cannot be read.
+    :param kept: Storage key of the unreadable pointer's bytes after the removal.
     """
 
     number: int
@@ -163,18 +165,19 @@ class CheckpointRemoval:
 
 
 def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = lambda _: None) -> CheckpointRemoval:
-    """Return what deleting a checkpoint removes; refuse what may not go. Changes nothing.
+    """Return the effect of deleting a checkpoint, or refuse a needed one. Changes nothing.
 
     :param word: ``checkpoint-7``, or ``7``.
-    :param tell: Called with each step, for people who wait.
-    :raises ConfigurationError: It names no checkpoint.
-    :raises UnknownJobError: There is no such job.
-    :raises CheckpointMissingError: There is no such checkpoint; those that there are, are named. Or none is proven.
-    :raises JobStateError: It may not go.
-    :raises RecordTooNewError: A newer release wrote its pointer.
-    :raises StorageUnavailableError: A checkpoint could not be read: which one is proven is unknown.
+    :param tell: Progress callback, called with a description before a long step.
+    :raises ConfigurationError: *word* names no checkpoint.
+    :raises UnknownJobError: The job does not exist.
+    :raises CheckpointMissingError: The checkpoint does not exist (the message lists the existing ones), or none is
+        proven.
+    :raises JobStateError: The job may still need the checkpoint.
+    :raises RecordTooNewError: A newer release wrote the pointer.
+    :raises StorageUnavailableError: A checkpoint could not be read, so the newest proven one is unknown.
     """
-    job.snapshot()  # an unknown job is refused as one
+    job.snapshot()  # raises UnknownJobError
     number, store = _number(job, word), checkpoint_store(job)
     unreadable = store.unreadable(number)
     store.refuse_needed(number, proven="")  # before the proof, which takes long
@@ -194,8 +197,8 @@ def plan_removal(job: JobContext, word: str, *, tell: Callable[[str], None] = la
 def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_by: str) -> None:
     """Delete a checkpoint: its pointer in one transaction, then its files.
 
-    :raises CheckpointMissingError: It is gone already.
-    :raises JobStateError: It may not go any more, and no driver runs; nothing was removed.
+    :raises CheckpointMissingError: The checkpoint no longer exists.
+    :raises JobStateError: The job has come to need the checkpoint, and no driver runs; the checkpoint stays.
     :raises OperationFailedError: The driver could not remove it, and says why.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
@@ -215,7 +218,7 @@ def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_
 def _remove(job: JobContext, removal: CheckpointRemoval, leadership: Leadership) -> None:
     numbers = job.runs.numbers()
     _refuse_start(job, removal)
-    # A submitter takes no lock. What can be made and removed at once is not there.
+    # A submitter takes no lock. ZooKeeper has no check for absence: create and delete in one transaction instead.
     following = job.paths.run((numbers[-1] if numbers else 0) + 1)
     absent = (Create(following), Delete(following))
     digest = removal.unreadable.digest if removal.unreadable else ""
@@ -223,9 +226,9 @@ def _remove(job: JobContext, removal: CheckpointRemoval, leadership: Leadership)
 
 
 def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
-    """Refuse the start of a live run that may still need it.
+    """Refuse to delete the start of a live run that may still need it.
 
-    :raises JobStateError: It is.
+    :raises JobStateError: A live run may need this start.
     """
     newest = job.runs.latest()
     if newest is None or newest.result is not None:

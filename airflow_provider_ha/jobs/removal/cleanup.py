@@ -1,15 +1,12 @@
-"""Cleanup after past runs: by the leader of the cluster, or for a person.
+"""Cleanup after past runs, by the leader of the cluster or on request, without a driver.
 
-A driver cleans up after itself, and after what earlier ones left (``driver.housekeeping``). What is left here are jobs
-that no driver will come for: a run that was ended without one, or whose driver died between its result and CLEAN.
+A driver cleans up its own run and earlier ones (``driver.members.housekeeping``). This module serves jobs that no
+driver comes for: the run was ended without a driver, or its driver died between the result and CLEAN. It uses the same
+transactions, and holds the job's lock for seconds at most, so that a starting driver does not wait for the whole
+cleanup. A job with a live run is left to its driver: taking the lock would look like a leadership of that run.
 
-A driver removes it by itself, and so does the leader of the cluster for jobs without one. Here it is done at once, in
-the same transactions, with the job's lock a second at a time. A job that has a live run is left to its driver: to take
-its lock would look like a leadership of that run.
-
-Invariant: nothing is removed under another epoch than the one under which was searched. While a process leads the job,
-each proof is a transaction that checks this epoch; without one the job's lock is held during the removals, a short
-while at a time, so that a driver that is started does not wait for all of them.
+Invariant: files are removed under the epoch under which they were searched. While a process leads the job, each removal
+follows a transaction that checks this epoch. Without a leader, the removals hold the job's lock.
 """
 
 from __future__ import annotations
@@ -44,11 +41,11 @@ from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage.file_store import FileStore
 
 
-LOCKED_SECONDS = 1.0  # for which the lock is held at a time
+LOCKED_SECONDS = 1.0  # longest time of holding the lock
 
 
 def past_runs(job: JobContext) -> PastRuns:
-    """Return what finds and removes them, by the retention of the connection."""
+    """Return the job's past runs, with the retention of the connection."""
     return PastRuns(
         job.coordinator,
         job.paths,
@@ -60,15 +57,15 @@ def past_runs(job: JobContext) -> PastRuns:
 
 
 def clear_past(job: JobContext, newest: int) -> Iterator[None]:
-    """Remove what they have left, of a job without a live run; yields after each step.
+    """Remove the records of past runs from a job without a live run; yield after each step.
 
-    What is read of a run that is over does not change any more, and what may change is removed by its version. So the
-    job's lock is held for transactions only, and not for long: a driver that comes does not wait.
+    The records of an ended run are final, and nodes that may still change are removed by version. So only the
+    transactions need the job's lock, for a short time: a starting driver does not wait.
 
-    :param newest: The newest run, which is over.
-    :raises JobStateError: There is a newer run: its driver goes on with this.
+    :param newest: Number of the newest run, which has ended.
+    :raises JobStateError: A newer run exists; its driver continues the removal.
     :raises LeadershipError: Another process leads the job.
-    :raises HaError: Something could not be read or removed; the next call goes on.
+    :raises HaError: A read or removal failed; the next call continues.
     """
     lock = _BriefLock(job, newest)
     try:
@@ -78,7 +75,7 @@ def clear_past(job: JobContext, newest: int) -> Iterator[None]:
 
 
 class _BriefLock:
-    """The lock of a job without a driver, for many transactions; nothing renews its lease, so it is taken again."""
+    """The lock of a job without a driver, for many transactions: taken again each second instead of a lease renewal."""
 
     def __init__(self, job: JobContext, newest: int) -> None:
         self._job = job
@@ -92,12 +89,12 @@ class _BriefLock:
         if self._leadership is None or now >= self._until:
             self.release()
             self._leadership = take_lock(self._job, self._newest, admit=self._admit)
-            self._admit()  # a newer run may have been made between the first look and the grant
+            self._admit()  # a newer run may have been created between the first check and the grant
             self._until = now + min(LOCKED_SECONDS, self._leadership.lease_left() / 2)
         return self._leadership.commit(*ops)
 
     def release(self) -> None:
-        """Give the lock back, when it is held."""
+        """Release the lock, if held."""
         leadership, self._leadership = self._leadership, None
         if leadership is not None:
             leadership.release()
@@ -113,22 +110,22 @@ class _BriefLock:
 
 
 _PROGRESS_SECONDS = 0.5
-PruneProgress = Callable[[int], None]  # runs that are removed
+PruneProgress = Callable[[int], None]  # number of removed runs
 
 
 @dataclass(slots=True)
 class PruneReport:
-    """What was found of one job, and what was removed.
+    """Counts of a job's removable records and of the removed ones.
 
-    :param runs: How many runs are known.
-    :param expendable: Numbers of those that can go.
-    :param submissions: How many submissions these have.
-    :param tasks: How many tasks had started or followed them.
-    :param outputs: How many claims of outputs are of runs that are over.
-    :param leases: How many things that are gone have leases that have expired.
-    :param removed: How many runs were removed.
-    :param kept: Run -> reason why it stays, for runs that are old enough to be removed.
-    :param left_to: What removes it, when this was not done here; empty when it was.
+    :param runs: Number of known runs.
+    :param expendable: Numbers of the runs that can be removed.
+    :param submissions: Number of their submissions.
+    :param tasks: Number of tasks that had started or followed them.
+    :param outputs: Number of output claims of ended runs.
+    :param leases: Number of expired leases on removed checkpoints and savepoints.
+    :param removed: Number of removed runs.
+    :param kept: Run -> reason for keeping it, for runs that are old enough to be removed.
+    :param left_to: The process that removes the runs, if this call did not; empty otherwise.
     """
 
     runs: int
@@ -143,12 +140,12 @@ class PruneReport:
 
 
 def prune_job(job: JobContext, *, dry_run: bool, progress: PruneProgress = lambda _: None) -> PruneReport:
-    """Remove what runs that are long over have left.
+    """Remove the records of runs that ended long ago.
 
-    :param dry_run: Whether to count only; then nothing is written.
-    :raises RecordCorruptError: Something may refer to a run and cannot be read: nothing is removed.
-    :raises JobStateError: A new run has begun; the rest is left to its driver.
-    :raises LeadershipError: Another process has begun to lead the job; the rest stays.
+    :param dry_run: Whether to only count, without any write.
+    :raises RecordCorruptError: A record that may refer to a run cannot be read; all runs stay.
+    :raises JobStateError: A new run has begun; the remaining removals are left to its driver.
+    :raises LeadershipError: Another process has begun to lead the job; the other runs stay.
     """
     past = past_runs(job)
     found = PruneReport(runs=len(job.runs.numbers()))
@@ -181,16 +178,16 @@ def _remove(job: JobContext, found: PruneReport, progress: PruneProgress) -> Non
     found.removed = len(set(found.expendable) - set(job.runs.numbers()))
 
 
-COLLECTION_LOCK_SECONDS = 5.0  # for which the lock is held at a time
-CollectionProgress = Callable[[str, int, int], None]  # what is done, steps done, of so many (0: not known)
+COLLECTION_LOCK_SECONDS = 5.0  # longest time of holding the lock
+CollectionProgress = Callable[[str, int, int], None]  # activity, completed steps, total steps (0: unknown)
 
 
 @dataclass(slots=True)
 class FileCollection:
-    """What was found in the working directories of one job, and what was removed.
+    """The garbage in a job's working directories, and its removed part.
 
-    :param search: Complete.
-    :param removed: In the order in which it went; empty after a dry run.
+    :param search: Complete result of the search.
+    :param removed: Removed items in the order of removal; empty after a dry run.
     """
 
     search: GarbageSearch
@@ -198,13 +195,13 @@ class FileCollection:
 
 
 def collect_job(job: JobContext, *, dry_run: bool, progress: CollectionProgress = lambda *_: None) -> FileCollection:
-    """Remove the files of a job's working directories that nothing needs.
+    """Remove unneeded files from a job's working directories.
 
-    :param dry_run: Whether to search only; then nothing is written, not even a probe.
-    :raises ConfigurationError: Its working directories share links, which need no collector.
-    :raises JobStateError: A leader is just beginning: it has no working directory yet.
-    :raises LeadershipError: Another process has begun to lead the job; the rest stays.
-    :raises RecordCorruptError, CheckpointError, StorageUnavailableError: What is needed is not known: nothing goes.
+    :param dry_run: Whether to only search, without any write, not even a probe.
+    :raises ConfigurationError: The working directories share files by links, which need no collector.
+    :raises JobStateError: A new leader has no working directory yet.
+    :raises LeadershipError: Another process has begun to lead the job; the other files stay.
+    :raises RecordCorruptError, CheckpointError, StorageUnavailableError: The needed files are unknown; all files stay.
     """
     files = require_files(job)
     snapshot = job.snapshot()
@@ -223,7 +220,7 @@ def collect_job(job: JobContext, *, dry_run: bool, progress: CollectionProgress 
 def require_files(job: JobContext) -> FileStore:
     """Return the files below the work root.
 
-    :raises ConfigurationError: They are linked there: no file outlives its last name.
+    :raises ConfigurationError: The work root has links: the file system removes a file with its last name.
     """
     files = open_files(job.config)
     if files is None:
@@ -244,7 +241,7 @@ def _refuse_a_beginning(snapshot: JobStatus) -> None:
 
 
 class _Removal:
-    """The removals of one search, and the right to them."""
+    """The removals after a search, with the checks of leadership that they need."""
 
     def __init__(self, job: JobContext, files: FileStore, found: FileCollection, progress: CollectionProgress) -> None:
         self._job = job
@@ -254,7 +251,7 @@ class _Removal:
         self._left = list(found.search.garbage)
 
     def run(self, snapshot: JobStatus) -> None:
-        """Remove everything, under the epoch of *snapshot* or with the job's lock."""
+        """Remove all items, under the epoch of *snapshot* or with the job's lock."""
         if snapshot.leader is not None:
             self._remove(lambda: self._check(snapshot.epoch), until=None)
             return
@@ -293,11 +290,11 @@ class _Removal:
 
 
 log = logging.getLogger(__name__)
-_PAST_SECONDS = 30.0  # for one job at a time: others wait for this thread
+_PAST_SECONDS = 30.0  # per job and call: other jobs wait for this thread
 
 
 def has_past_runs(job: JobContext) -> bool:
-    """Whether a job that is over has runs that can go. What cannot be read says nothing, and nothing goes then."""
+    """Return whether an ended job has removable runs; ``False`` if a record cannot be read: then all runs stay."""
     try:
         return next(past_runs(job).find(), None) is not None
     except RecordCorruptError as error:
@@ -306,28 +303,28 @@ def has_past_runs(job: JobContext) -> bool:
 
 
 def clean_up(job: JobContext) -> tuple[int, ...]:
-    """Remove what runs that are over have left, and mark their results CLEAN; returns their numbers.
+    """Remove the remains of ended runs, mark their results CLEAN, and return their numbers.
 
-    Runs that are long over go as well, as many as half a minute allows.
+    Also remove runs that ended long ago, as many as half a minute allows. Repeatable: an interrupted call leaves the
+    results DIRTY for the next call.
 
-    Repeatable: what stops it in between leaves the results DIRTY, for the next call.
-
-    :raises JobStateError: The newest run has no result: nothing is cleaned up then.
+    :raises JobStateError: The newest run has no result; its files stay.
     :raises LeadershipUnavailableError: Another process leads the job.
-    :raises LeadershipLostError: It took longer than the lease; the next call goes on.
+    :raises LeadershipLostError: The cleanup took longer than the lease; the next call continues.
     """
     run = _ended(job)
     with take_lock(job, run, admit=lambda: _require_ended(job, run)) as leadership:
-        _require_ended(job, run)  # a newer run may have been made between the first look and the grant
+        _require_ended(job, run)  # a newer run may have been created between the first check and the grant
         pointer = job.graphs.remove_op(run, alone=True)  # guard: clean-ups-remove-the-pointer-of-a-newer-run
         if pointer is not None:
             log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)
             leadership.commit(pointer)  # guard: pointer-first
         checkpoints = checkpoint_store(job)  # guard: clean-last
-        checkpoints.shutdown(leadership, terminal=True)  # the retained ones stay; what is listed for deletion goes
+        # retained checkpoints stay, entries listed for deletion are removed
+        checkpoints.shutdown(leadership, terminal=True)
         for key in _superfluous(job, checkpoints):
             # guard: cleanup-prove
-            leadership.prove()  # a former leader removes nothing
+            leadership.prove()  # a former leader must not remove anything
             log.info("working directory %s is removed", key)
             job.area.remove(key)
         numbers = [number for number, result in job.runs.results().items() if result.cleanup == "DIRTY"]
@@ -352,7 +349,7 @@ def _superfluous(job: JobContext, checkpoints: CheckpointStore) -> list[str]:
     generation = job.snapshot().generation
     if generation is None or has_earlier_life(job.coordinator, job.paths, job.journal):
         return []
-    current = working_directory(job.area, job.paths, generation)  # what lies beside it is removed: it has to be ours
+    current = working_directory(job.area, job.paths, generation)  # its siblings are removed, so it has to be ours
     return superfluous_directories(checkpoints, job.area, current, drains_after=job.runs.drains_after())
 
 

@@ -2,20 +2,19 @@
 
 Invariants:
 
-- A process that is not the job's leader takes its lock (contract 1). A job that is led, has a live run, is read or is
-  on its way to another cluster is refused before anything changes.
-- One transaction makes the job gone (``jobs.deleted``). A kill before it changes nothing; after it the next call of the
-  same command goes on, and no run is made until nothing is left.
-- Readers take their lease before they read a pointer, and the pointers go in that transaction. So each reader finds no
-  pointer, or is found here, and then the files wait for it.
-- What stays: the epoch and the counter of checkpoints, so that no process that slept through it can write; with
-  *keep_savepoints* the savepoints and what a restore from them reads; blobs, which other jobs may name; and directories
-  that the job has claimed outside of the cluster.
+- The deleting process is not the job's leader, so it takes the job's lock (contract 1). A job with a leader, a live
+  run, a reader or an open move to another cluster is refused before any change.
+- One transaction deletes the job for all readers (``jobs.removal.removal_records``). A kill before it has no effect.
+  After it, the next call of the same command continues, and new runs are refused until the deletion is complete.
+- Readers take their lease before they read a pointer, and the transaction removes the pointers. So a reader either
+  finds no pointer, or the deletion finds its lease and the files wait for the reader.
+- The epoch and the checkpoint counter stay, so that a process that slept through the deletion cannot write. So do
+  blobs, which other jobs may name, and directories that the job has claimed outside the cluster. With
+  *keep_savepoints*, the savepoints and the input of their restore stay too.
 
-A deletion removes the exits of the submissions with everything else, and what they prove has to outlive them: a host
-that leads in the next life removes the directories of the lives before, and a process that nothing has proven dead may
-still work in one of these. A job that is over is no such proof: the host of a lost driver can be cut off, and a
-supervisor writes an exit after the result.
+The exits of submissions are removed, but their proof of death has to outlive them: a host that leads in the next life
+removes the directories of earlier lives, and a process without a proof of death may still write there. An ended job is
+no proof: the host of a lost driver may be cut off, and a supervisor writes an exit after the result.
 """
 
 from __future__ import annotations
@@ -56,13 +55,14 @@ from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import remove_tree
 
 
-_BATCH = 50  # nodes per transaction: a lease is seconds, and ZooKeeper's packets are small
+_BATCH = 50  # nodes per transaction: a lease lasts seconds, and ZooKeeper's packets are small
 _ATTEMPTS = 3
 
 
 def remove_nodes(coordinator: Coordinator, leadership: Leadership, base: str, *, spared: tuple[str, ...]) -> None:
-    """Remove everything below *base* in fenced transactions, children first.
+    """Remove all nodes below *base* in fenced transactions, children first.
 
+    :param spared: Paths of nodes that stay, with their children.
     :raises VersionConflictError, NodeMissingError: Another process still writes there.
     """
     for attempt in range(_ATTEMPTS):
@@ -90,11 +90,11 @@ log = logging.getLogger(__name__)
 
 
 def unproven_runs(coordinator: Coordinator, paths: JobPaths, last_run: int) -> tuple[Span, ...]:
-    """Return the runs up to *last_run* whose processes may live, as spans, ascending.
+    """Return the runs up to *last_run* without a proof of death, as ascending spans.
 
-    A run that ZooKeeper has lost is one of them: it is neither there nor known as removed.
+    They include runs that ZooKeeper has lost: neither present nor recorded as removed.
 
-    :raises RecordCorruptError: Which runs were removed cannot be read.
+    :raises RecordCorruptError: The record of removed runs cannot be read.
     """
     before = RemovedRunStore(coordinator, paths).read()
     known = RunStore(coordinator, paths).numbers()
@@ -104,7 +104,7 @@ def unproven_runs(coordinator: Coordinator, paths: JobPaths, last_run: int) -> t
 
 
 def spans(runs: Iterable[int]) -> tuple[Span, ...]:
-    """Return ascending numbers as spans. Pure."""
+    """Return ascending numbers as spans of consecutive ones. Pure."""
     found: list[Span] = []
     for run in runs:
         if found and found[-1][1] == run - 1:
@@ -127,12 +127,12 @@ def _is_proven(coordinator: Coordinator, paths: JobPaths, run: int) -> bool:
         return False
 
 
-MOST_POINTERS = 4000  # that one transaction of ZooKeeper removes with room to spare
+MOST_POINTERS = 4000  # in one transaction: ZooKeeper has room to spare
 _PROVE_EVERY = 100  # objects
 
 
 class DeletionState(str, Enum):
-    """Where a deletion stands."""
+    """Progress of a deletion."""
 
     PLANNED = "planned"
     WAITING = "waiting"
@@ -143,11 +143,11 @@ class DeletionState(str, Enum):
 class Deletion:
     """The deletion of a job: its plan or its result.
 
-    :param runs: How many runs it has.
-    :param checkpoints: How many checkpoints are retained.
-    :param savepoints: Ids of its savepoints.
-    :param keep_savepoints: Whether they stay.
-    :param waiting: What is still read, and keeps the files of the job: the job is gone already.
+    :param runs: Number of runs.
+    :param checkpoints: Number of retained checkpoints.
+    :param savepoints: Ids of the savepoints.
+    :param keep_savepoints: Whether the savepoints stay.
+    :param waiting: Readers that the removal of files waits for; the job itself is already deleted.
     """
 
     job_id: str
@@ -160,9 +160,9 @@ class Deletion:
 
 
 def plan_deletion(job: JobContext, *, keep_savepoints: bool) -> Deletion:
-    """Return what :func:`delete_job` would delete. Changes nothing.
+    """Return the deletion that :func:`delete_job` would make. Changes nothing.
 
-    :raises UnknownJobError: There is no such job.
+    :raises UnknownJobError: The job does not exist.
     :raises JobStateError: As :func:`delete_job`.
     """
     life = read_life(job.coordinator, job.paths)
@@ -179,16 +179,17 @@ def plan_deletion(job: JobContext, *, keep_savepoints: bool) -> Deletion:
 
 
 def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
-    """Delete a job. Repeatable: the next call completes what a kill or an error has interrupted.
+    """Delete a job. Repeatable: the next call completes an interrupted deletion.
 
-    :param keep_savepoints: Whether its savepoints stay: a later run of the same id can start from them.
-    :param by: Caller, as recorded for people.
-    :raises UnknownJobError: There is no such job.
-    :raises JobStateError: It is led, has a live run or a reader, or is on its way to another cluster; or an earlier
-        call that is not complete has decided otherwise on its savepoints.
-    :raises StorageUnavailableError: The work root is not there; nothing was changed.
+    :param keep_savepoints: Whether the savepoints stay; a later run with the same job id can start from them.
+    :param by: The caller, recorded for users.
+    :raises UnknownJobError: The job does not exist.
+    :raises JobStateError: The job has a leader, a live run, a reader or an open move to another cluster; or an earlier,
+        incomplete call made another choice about the savepoints.
+    :raises StorageUnavailableError: The work root is missing; the job is unchanged.
     :raises LeadershipUnavailableError: Another process leads the job.
-    :raises LeadershipError, StorageUnavailableError, CoordinationError: The job is gone or whole; repeat the call.
+    :raises LeadershipError, StorageUnavailableError, CoordinationError: The job is either deleted or unchanged; repeat
+        the call.
     """
     planned = plan_deletion(job, keep_savepoints=keep_savepoints)
     if planned.state is DeletionState.DELETED:
@@ -202,9 +203,11 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
 
     with take_lock(job, run, admit=admit) as leadership:
         life = read_life(job.coordinator, job.paths)
-        last_run = max([life.last_run, *job.runs.numbers()])  # before the look at its result
-        _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)  # a leader may have come between
-        leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))  # files take long
+        last_run = max([life.last_run, *job.runs.numbers()])  # before its result is read
+        # another process may have led in between
+        _require_deletable(job, life, keep_savepoints=keep_savepoints, led=True)
+        # removing files takes long
+        leadership.start_heartbeats(lambda reason: log.warning("job %s: %s", job.job_id, reason))
         past = _past(job, life, last_run, keep_savepoints=keep_savepoints)
         record = DeletedJob(
             keep_savepoints=keep_savepoints,
@@ -217,7 +220,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
             unproven=_unproven(job, life, last_run),
         )
         life = _make_gone(job, leadership, life, record)
-        checkpoint_store(job).work_off(leadership)  # what waits for deletion since before
+        checkpoint_store(job).work_off(leadership)  # entries listed for deletion earlier
         # guard: deleted-files-are-read
         if waiting := readers(job):
             log.warning("the files of job %s wait for %s", job.job_id, waiting)
@@ -231,16 +234,16 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
 
 
 def _unproven(job: JobContext, life: JobLife, last_run: int) -> tuple[Span, ...]:
-    """Return the runs whose processes may live; a deletion that goes on has removed what would say so."""
+    """Return the runs without a proof of death; a continued deletion finds them in the deletion's record."""
     return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
 def _past(job: JobContext, life: JobLife, last_run: int, *, keep_savepoints: bool) -> PastLife:
-    """Return what a restore would know of the job; an earlier call has removed it, but noted it."""
+    """Return the job's past for a restore; a continued deletion finds it in the deletion's record."""
     if life.deleted is not None:
         return life.deleted.past
     if not keep_savepoints or not _savepoints(job):
-        return PastLife(last_run=last_run)  # nothing is left that a restore could begin from
+        return PastLife(last_run=last_run)  # a restore has no savepoint to begin from
     return known_past(job, last_run)
 
 
@@ -250,9 +253,9 @@ def _is_done(life: JobLife, planned: Deletion) -> bool:
 
 
 def _require_deletable(job: JobContext, life: JobLife, *, keep_savepoints: bool, led: bool = False) -> None:
-    """Refuse what may not be deleted.
+    """Refuse a job that must not be deleted.
 
-    :param led: Whether this process leads the job, or is about to: the leader is then no reason.
+    :param led: Whether this process leads the job, or is about to; a leader is then no reason to refuse.
     """
     if life.deleted is not None:
         if keep_savepoints and not life.deleted.keep_savepoints and not life.deleted.complete:
@@ -290,9 +293,9 @@ def _require_no_live_run(job: JobContext) -> None:
 
 
 def _make_gone(job: JobContext, leadership: Leadership, life: JobLife, record: DeletedJob) -> JobLife:
-    """Make the job gone for every reader in one transaction; return its life from then on.
+    """Delete the job for all readers in one transaction; return its life after that.
 
-    :raises JobStateError: It has more pointers than one transaction can remove; nothing was changed.
+    :raises JobStateError: The job has more pointers than one transaction can remove; it is unchanged.
     """
     pointers = [f"{job.paths.checkpoints}/{name}" for name in _checkpoints(job)]
     if not record.keep_savepoints:
@@ -307,7 +310,7 @@ def _make_gone(job: JobContext, leadership: Leadership, life: JobLife, record: D
     if life.deleted is None:
         job.coordinator.ensure(job.paths.runs)
         absent = [job.paths.arriving, job.paths.run(record.last_run + 1)]  # a submitter takes no lock
-    # ZooKeeper has no check for absence: what can be made and removed at once is not there.
+    # ZooKeeper has no check for absence: create and delete in one transaction instead.
     stays: list[Op] = [op for path in absent for op in (Create(path), Delete(path))]
     gone: list[Op] = [Delete(path) for path in pointers]  # guard: pointers-outlive-jobs
     try:
@@ -338,7 +341,7 @@ def _remove_records(job: JobContext, leadership: Leadership, *, keep_savepoints:
 
 
 def _outputs(job: JobContext) -> list[str]:
-    """Return the claims of outputs of the job: a later run of its number must not look like their owner."""
+    """Return the paths of the job's output claims: a later run with the same number must not look like their owner."""
     parent, found = job.paths.cluster.outputs, []
     for name in job.coordinator.children(parent):
         node = job.coordinator.find(f"{parent}/{name}")
@@ -352,17 +355,18 @@ def _outputs(job: JobContext) -> list[str]:
 
 def _remove_files(job: JobContext, prove: Callable[[], None], *, keep_savepoints: bool) -> None:
     keys, area = job.keys, job.area
-    # Not the notes about fenced functions: they count for the epochs that are known. The last one is known from its
-    # working directory only, so notes that outlive it would hide what a later epoch gave, and the verdict be SAFE.
+    # Notes about fenced functions go: they count for known epochs only. The last epoch is known from its working
+    # directory alone, so notes that outlive the directory would hide a later epoch's input, and the verdict would be
+    # SAFE.
     kept = (keys.savepoints, keys.payloads, keys.archives) if keep_savepoints else ()
-    for found in list(job.store.list(keys.journals)):  # first: what they say would be made again by a rebuild
+    for found in list(job.store.list(keys.journals)):  # first, or a rebuild would recreate the runs in them
         job.store.delete(found.key)
     for prefix in (keys.live, keys.pins, keys.notes, keys.savepoints):
         if prefix not in kept:
             prove()
             area.remove(prefix.removesuffix("/"))
     files = open_files(job.config)
-    if files is not None:  # what bases of this job named: it is needed by no other job
+    if files is not None:  # files named by this job's base files; other jobs do not use them
         _each(prove, [found.key for found in (*files.list(keys.live), *files.prepared(keys.live))], files.delete)
     remove_tree(job.config.home_path / keys.submissions)
     left = [found.key for found in job.store.list(f"{keys.base}/") if not found.key.startswith(kept)]

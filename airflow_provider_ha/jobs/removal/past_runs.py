@@ -1,18 +1,15 @@
-"""Retention of runs: choose the runs that are long over, and remove their records.
+"""Retention of runs: selection of runs that ended long ago, and the removal of their records.
 
 Invariants:
 
-- One transaction removes a run, checks epoch and leader node, and notes which requests had led to it
-  (:mod:`~airflow_provider_ha.jobs.removal.removal_records`). A reader sees the run or does not. Of a run with very many
-  submissions the oldest go before it, which a reader knows from
+- The newest two runs always stay. A run also stays while it is live, not cleaned up or referred to, and while a
+  submission of the run has no proof of death: missing knowledge is no proof.
+- One transaction removes a run, checks epoch and leader node, and writes the notes about its requests
+  (:mod:`~airflow_provider_ha.jobs.removal.removal_records`), so a reader sees the whole run or none. Only a run with
+  very many submissions loses its oldest ones in earlier transactions; a reader recognises this by the rule in
   :mod:`~airflow_provider_ha.driver.members.housekeeping`.
-- A run stays while one of its submissions has no proof of death: what is not known is no proof.
-- A claim that changes while it is read belongs to a task that lives: the transaction fails, and the run stays.
-- The journal forgets a run after ZooKeeper (pointer first, blob second). What a crash leaves there, the next pass
-  finds.
-
-Invariants: the newest run stays at any request, and the one before it. A run that is not over, that is not cleaned up,
-or that something refers to stays; so does one of which it is not proven that all its processes are dead.
+- A claim that changes after it was read belongs to a live task: the transaction fails, and the run stays.
+- The journal forgets a run after ZooKeeper (pointer first, blob second). The next call removes the remains of a crash.
 """
 
 from __future__ import annotations
@@ -50,17 +47,17 @@ from airflow_provider_ha.names import safe_segment
 
 
 _CLAIMS_AT_ONCE = 500
-_USE = "#"  # request#2 is the second run of one request
+_USE = "#"  # request#2: the second run of the request
 
 
 @dataclass(slots=True)
 class Followers:
-    """The claims in ``watchers`` as they were read, and the runs that keep them.
+    """The claims in ``watchers`` as read, and the existing runs.
 
     :param claims: Name of a claim -> its node.
-    :param notes: Name of a claim -> the node that says which run it follows.
-    :param followed: Name of a claim -> that run.
-    :param runs: Number of a run -> the request that made it, of all runs that are there.
+    :param notes: Name of a claim -> the node that records the followed run.
+    :param followed: Name of a claim -> number of the followed run.
+    :param runs: Run -> request that created it, for all existing runs.
     """
 
     claims: dict[str, Node] = field(default_factory=dict)
@@ -69,10 +66,10 @@ class Followers:
     runs: dict[int, str] = field(default_factory=dict)
 
     def of(self, run: Run) -> tuple[list[str], list[Op]]:
-        """Return which requests led to a run and to no other one that is there, and the removal of their claims."""
+        """Return the requests that led to this run and to no other existing one, and the removal of their claims."""
         others = {safe_segment(request) for number, request in self.runs.items() if number != run.number}
         own = request_of(run)
-        # Of a request that made a run and follows another one, the newer of them counts.
+        # A request that created one run and follows another belongs to the newer run.
         follows = self.followed.get(safe_segment(own), 0)
         led = {safe_segment(own): own} if follows < run.number or follows not in self.runs else {}
         led |= {name: name for name, number in self.followed.items() if number == run.number}
@@ -81,18 +78,18 @@ class Followers:
         return list(led.values()), [Delete(node.path, node.version) for node in nodes]
 
     def forget(self, run: Run) -> None:
-        """Note that a run is gone, and what followed it."""
+        """Remove a run and its followers from this object."""
         self.runs.pop(run.number, None)
         self.followed = {name: number for name, number in self.followed.items() if number != run.number}
 
 
 def request_of(run: Run) -> str:
-    """Return the request that made a run, whether by its first use or a later one."""
+    """Return the request that created a run, by its first or a later use."""
     return run.request_id.partition(_USE)[0]
 
 
 def read_followers(coordinator: Coordinator, paths: JobPaths) -> Followers:
-    """Read every claim of the job, and which request made each of its runs."""
+    """Read all claims of the job, and the requests of its runs."""
     found = Followers()
     runs = RunStore(coordinator, paths)
     found.runs = {number: request_of(run) for number, run in runs.runs(runs.numbers()).items()}
@@ -112,7 +109,7 @@ def _sort(found: Followers, name: str, node: Node) -> None:
     try:
         record = FollowedRun.from_bytes(node.data, source=f"znode {node.path}")
     except RecordCorruptError:
-        found.claims[name] = node  # the claim of a task that is called like that, or a node of another program
+        found.claims[name] = node  # a task whose name ends like this, or a node of another program
         return
     task = name.removesuffix(FOLLOWED)
     found.notes[task], found.followed[task] = node, record.run
@@ -126,11 +123,11 @@ def expendable(
     now: datetime,
     in_use: AbstractSet[int] = frozenset(),
 ) -> list[int]:
-    """Return the runs that may go once the death of their processes is proven, oldest first.
+    """Return the runs that are removable once the death of their processes is proven, oldest first.
 
     :param numbers: All runs, ascending.
-    :param results: Of those that have one.
-    :param in_use: Runs that something refers to.
+    :param results: Run -> result, for runs with a result.
+    :param in_use: Runs with references.
     """
     eldest = now - timedelta(days=retention.days)
     old = numbers[: -max(retention.runs, 2)]  # guard: the-newest-runs-go
@@ -142,19 +139,19 @@ def _over(result: RunResult | None, eldest: datetime) -> bool:
 
 
 log = logging.getLogger(__name__)
-_OPS = 400  # of one transaction: some 60 kB, far below what ZooKeeper takes, and soon over
+_OPS = 400  # per transaction: some 60 kB, far below ZooKeeper's limit, and fast
 _PARTS_OF_A_RUN = frozenset({"submissions", "result", "claim"})
 _PARTS_OF_A_SUBMISSION = frozenset({"started", "led", "exit"})
-_AT_ONCE = 20  # runs that are read together
+_AT_ONCE = 20  # runs per read
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run that can go.
+    """A removable run.
 
-    :param run: Its record.
-    :param result: How it ended.
-    :param nodes: What lies below it, children first.
+    :param run: Record of the run.
+    :param result: Record of its result.
+    :param nodes: Paths of all nodes below it, children first.
     """
 
     run: Run
@@ -164,13 +161,13 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True)
 class PastRunCount:
-    """How much runs that are long over have left.
+    """Counts of removable records.
 
-    :param runs: Numbers of those that can go.
-    :param submissions: How many submissions these have.
-    :param tasks: How many tasks had started or followed them.
-    :param outputs: How many claims of outputs are of runs that are over.
-    :param leases: How many things that are gone have leases that have expired.
+    :param runs: Numbers of the removable runs.
+    :param submissions: Number of their submissions.
+    :param tasks: Number of tasks that had started or followed them.
+    :param outputs: Number of output claims of ended runs.
+    :param leases: Number of expired leases on removed checkpoints and savepoints.
     """
 
     runs: tuple[int, ...] = ()
@@ -182,13 +179,14 @@ class PastRunCount:
 
 @dataclass(slots=True)
 class PastRuns:
-    """The runs of one job that are over.
+    """The ended runs of a job.
 
-    :param journal: What storage knows of them.
-    :param retention: What is kept.
-    :param in_use: Returns the runs that checkpoints, savepoints and claims refer to.
-    :ivar kept: Run -> why it stays, of those that are old enough to go; complete after :meth:`find` or :meth:`clear`.
-    :ivar removed: How many runs this has removed.
+    :param journal: The job's journal in storage.
+    :param retention: Retention of runs.
+    :param in_use: Function that returns the runs that checkpoints, savepoints and claims refer to.
+    :ivar kept: Run -> reason for keeping it, for runs that are old enough; complete after :meth:`find` or
+        :meth:`clear`.
+    :ivar removed: Number of runs that this object has removed.
     """
 
     coordinator: Coordinator
@@ -201,9 +199,9 @@ class PastRuns:
     removed: int = field(default=0, init=False)
 
     def find(self) -> Iterator[PastRun]:
-        """Yield the runs that can go, oldest first. Changes nothing.
+        """Yield the removable runs, oldest first. Changes nothing.
 
-        :raises RecordCorruptError: Something may refer to a run and cannot be read: nothing goes.
+        :raises RecordCorruptError: A record that may refer to a run cannot be read; all runs stay.
         """
         runs = RunStore(self.coordinator, self.paths)
         numbers = runs.numbers()
@@ -216,7 +214,7 @@ class PastRuns:
             yield from self._provable(part)
 
     def count(self) -> PastRunCount:
-        """Return how much there is to remove. Changes nothing; raises as :meth:`find`."""
+        """Count the removable records. Changes nothing; raises as :meth:`find`."""
         runs, submissions, tasks = list[int](), 0, set[str]()
         followers = read_followers(self.coordinator, self.paths)
         for past in self.find():
@@ -234,11 +232,11 @@ class PastRuns:
         )
 
     def clear(self, commit: Commit) -> Iterator[None]:
-        """Remove them, and what else runs that are over have left; yields after each step.
+        """Remove these runs and the other remains of ended runs; yield after each step.
 
         :param commit: ``leadership.commit`` of the job.
         :raises LeadershipError: This process may no longer write for the job.
-        :raises HaError: Something could not be read or removed; the next call goes on.
+        :raises HaError: A read or removal failed; the next call continues.
         """
         if has_earlier_life(self.coordinator, self.paths, self.journal):
             return
@@ -249,7 +247,7 @@ class PastRuns:
         yield from clear_leases(self.coordinator, self.paths, commit, self.clock)
 
     def clear_nodes(self, commit: Commit) -> Iterator[int]:
-        """Remove what ZooKeeper has of them; yields the number of each that is gone, and 0 for a part of one."""
+        """Remove the znodes of the removable runs; yield a removed run's number, and 0 after removing part of a run."""
         found = self.find()
         first = next(found, None)
         if first is None:
@@ -288,7 +286,7 @@ class PastRuns:
         for number in numbers:
             run, result = seen.nodes[paths.run(number)], seen.nodes[paths.run_result(number)]
             if run is None or result is None:
-                continue  # removed since its number was read
+                continue  # removed after its number was read
             try:
                 why = _why_it_stays(seen.lists[run.path], attempts[number], below)
                 record = Run.from_bytes(run.data, source=f"znode {run.path}")
@@ -299,7 +297,8 @@ class PastRuns:
                 self._keep(number, why)
                 continue
             nodes = [node for path in attempts[number] for node in (*_children(path, below), path)]
-            names = sorted(seen.lists[run.path], reverse=True)  # "submissions" is empty by then
+            # reverse order: "submissions", empty by then, comes first
+            names = sorted(seen.lists[run.path], reverse=True)
             yield PastRun(record, ended, (*nodes, *(f"{run.path}/{name}" for name in names)))
 
     def _remove(self, commit: Commit, past: PastRun, followers: Followers, newest: int) -> Iterator[int]:
@@ -311,7 +310,7 @@ class PastRuns:
         try:
             while len(nodes) > _OPS:
                 cut = 1 + max(at for at in range(_OPS) if nodes[at].rpartition("/")[0] == paths.submissions(number))
-                commit(*map(Delete, nodes[:cut]))  # its oldest submissions; the newest one goes with the run
+                commit(*map(Delete, nodes[:cut]))  # the oldest submissions; the newest one is removed with the run
                 nodes = nodes[cut:]
                 yield 0
             while len(claims) > _OPS:
@@ -344,11 +343,11 @@ class PastRuns:
 
 
 def _why_it_stays(parts: Sequence[str], attempts: Sequence[str], below: ReadResponse) -> str:
-    """Return why a run stays that nothing refers to; empty when it can go.
+    """Return the reason for keeping an unreferenced run; empty if it can be removed.
 
-    :param parts: Names of what lies below it.
-    :param attempts: Nodes of its submissions.
-    :param below: Their exits, and what lies below them.
+    :param parts: Names of the nodes below the run.
+    :param attempts: Paths of its submissions.
+    :param below: Exits of the submissions, and the names below them.
     :raises RecordCorruptError: An exit cannot be read.
     """
     strange = set(parts) - _PARTS_OF_A_RUN

@@ -1,23 +1,23 @@
 """Records of removed runs and of deleted jobs.
 
-Invariants: both are written in the transaction that removes a run, so at every moment a request finds its run or the
-note about it. A reader looks for the run first and for the note second. A run that ZooKeeper does not know and whose
-number is not above :attr:`RemovedRuns.through` was removed, after every process of it had been proven dead; one above
-it is unknown, as after a loss of ZooKeeper's data. A job that is made again after a deletion begins with the runs of
-its lives before as removed; those without that proof are :attr:`RemovedRuns.unproven`.
+Removed runs:
 
-A note takes some 50 bytes. The newest 50,000 of a job stay, in a hundred nodes.
+- The transaction that removes a run also writes the note about it. A reader looks for the run first and for the note
+  second, so a request always finds either.
+- A run missing in ZooKeeper whose number is at most :attr:`RemovedRuns.through` was removed after the proven death of
+  all its processes. A missing run with a higher number is unknown, as after a loss of ZooKeeper's data.
+- A note takes some 50 bytes. A job keeps the newest 50,000 in a hundred nodes.
 
-Invariants:
+Deleted jobs:
 
-- One transaction makes a job gone: it writes the record into the job's own node, lists the job among the deleted ones,
-  and removes the pointers of its checkpoints. Before it the job is whole, after it no reader knows the job.
-- No run is made while the record is there and not complete. The transaction that makes the first run of a new life
-  removes it, and every transaction that makes a run checks that the node is as it was read.
-- Epochs, the counter of checkpoints and the numbers of runs go on: nothing of a new life has a name of the old one.
-- A new life begins with all runs of the lives before as removed (``jobs.removed_runs``), in the transaction that makes
-  its first run. So each host that leads in it removes their directories, but those of runs whose processes were not
-  proven dead at the deletion.
+- One transaction deletes a job for all readers: it writes the record into the job's own node, lists the job as deleted,
+  and removes the pointers of its checkpoints.
+- Creating a run fails while the record exists and is not complete. The transaction that creates the first run of a new
+  life removes the record, and every transaction that creates a run checks the version of the node.
+- Epochs, the checkpoint counter and run numbers continue, so a new life reuses no name of an old one.
+- The transaction that creates the first run of a new life marks all earlier runs as removed. So each host that leads in
+  the new life removes their directories, except for the runs in :attr:`RemovedRuns.unproven`, whose processes had no
+  proof of death at the deletion.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from airflow_provider_ha.names import safe_segment
 from airflow_provider_ha.records import Model, Record
 
 
-PER_PART = 500  # notes in one node: some 25 kB, which a removal writes again
+PER_PART = 500  # notes per node, some 25 kB that each removal rewrites
 PARTS = 100
 Span = tuple[int, int]
-"""First and last number of runs that follow each other."""
-_DIGITS = 16  # of the digest of a request's id: 64 bits, and two of 50,000 are equal once in 15 billion jobs
+"""First and last number of consecutive runs."""
+_DIGITS = 16  # of a request id's digest: 64 bits; two of 50,000 collide once in 15 billion jobs
 
 
 class PastLife(Model):
-    """What a restore from a kept savepoint has to know of the life that a deletion has ended.
+    """Facts about a deleted job's last life that a restore from a kept savepoint needs.
 
     :param last_run: Number of its newest run.
-    :param drained: As in ``jobs.deleted.Deleted``.
-    :param unrecorded: As there.
-    :param starts: As there.
+    :param drained: As in :class:`DeletedJob`.
+    :param unrecorded: As in :class:`DeletedJob`.
+    :param starts: As in :class:`DeletedJob`.
     """
 
     last_run: int
@@ -61,12 +61,12 @@ class PastLife(Model):
 
 
 class RemovedRuns(Record):
-    """``removed_runs``: how far the runs of a job were removed.
+    """``removed_runs``: the extent of a job's removed runs.
 
-    :param through: Highest number of a run that was removed.
-    :param part: Newest node with notes; 0 for none.
-    :param unproven: Those of earlier lives of the job, as spans, whose processes nothing has proven dead.
-    :param past: The life before; it counts until a run of this one has a checkpoint.
+    :param through: Highest number of a removed run.
+    :param part: Number of the newest node with notes; 0 if none exists.
+    :param unproven: Runs of earlier lives, as spans, whose processes have no proof of death.
+    :param past: The previous life, relevant until a run of this life has a checkpoint.
     """
 
     kind: ClassVar[str] = "removed-runs"
@@ -77,15 +77,15 @@ class RemovedRuns(Record):
     past: PastLife | None = None
 
     def removed(self, run: int) -> bool:
-        """Whether a run that ZooKeeper does not know was removed, with all its processes proven dead."""
+        """Return whether a run missing in ZooKeeper was removed after the proven death of its processes."""
         return 0 < run <= self.through and not any(first <= run <= last for first, last in self.unproven)
 
 
 class RemovedRun(Model):
-    """What a request led to.
+    """Note about the run of a request.
 
-    :param run: Its newest run, which was removed.
-    :param failed: Whether it ended FAILED: a request may repeat such a run.
+    :param run: Number of the request's newest run, which was removed.
+    :param failed: Whether the run ended FAILED; a request may repeat such a run.
     """
 
     run: int
@@ -93,9 +93,9 @@ class RemovedRun(Model):
 
 
 class RemovedRequests(Record):
-    """``removed_runs/<part>``: some notes.
+    """``removed_runs/<part>``: a part of the notes.
 
-    :param requests: Digest of a request's id -> what it led to.
+    :param requests: Digest of a request id -> its note.
     """
 
     kind: ClassVar[str] = "removed-requests"
@@ -105,25 +105,25 @@ class RemovedRequests(Record):
 
 @dataclass(frozen=True, slots=True)
 class RemovedRunStore:
-    """The notes of one job. Owns nothing; safe in any thread."""
+    """A job's notes about removed runs. Owns nothing; safe in any thread."""
 
     coordinator: Coordinator
     paths: JobPaths
 
     def read(self) -> RemovedRuns:
-        """Return how far runs were removed.
+        """Return the extent of the removed runs.
 
-        :raises RecordCorruptError: That cannot be read.
+        :raises RecordCorruptError: The record cannot be read.
         """
         found = read_record(self.coordinator, self.paths.removed_runs, RemovedRuns)
         return found[0] if found else RemovedRuns()
 
     def find(self, request_id: str) -> RemovedRun | None:
-        """Return what a request has led to, when that run was removed; ``None`` for a request without a note.
+        """Return the note about a request's removed run, or ``None``.
 
-        Look for the run itself before: a run that is removed in between has its note then.
+        Look for the run itself first: a run removed after that look has its note already.
 
-        :raises RecordCorruptError: A note cannot be read: whether the request had a run is not known.
+        :raises RecordCorruptError: A note cannot be read, so the existence of a run is unknown.
         """
         parent = self.paths.removed_runs
         parts = node_numbers(self.coordinator.children(parent), parent=parent)
@@ -131,7 +131,7 @@ class RemovedRunStore:
         nodes = self.coordinator.read(Reads(tuple(paths))).nodes if paths else {}
         wanted = digest(request_id)
         for path in paths:
-            node = nodes[path]  # one that is not there any more was the oldest of too many
+            node = nodes[path]  # a missing one was the oldest, and made room
             if node is None:
                 continue
             known = RemovedRequests.from_bytes(node.data, source=f"znode {path}").requests.get(wanted)
@@ -140,10 +140,10 @@ class RemovedRunStore:
         return None
 
     def note_ops(self, through: int, requests: Mapping[str, RemovedRun]) -> list[Op]:
-        """Return the writes of the notes about what one transaction removes.
+        """Return the writes of the notes for one removing transaction.
 
-        :param through: Highest number among the runs that go; 0 when none does.
-        :param requests: Id of a request -> what it had led to.
+        :param through: Highest number among the removed runs; 0 if none is removed.
+        :param requests: Request id -> its note.
         """
         parent = self.paths.removed_runs
         found = read_record(self.coordinator, parent, RemovedRuns)
@@ -169,12 +169,12 @@ class RemovedRunStore:
 
 
 def digest(request_id: str) -> str:
-    """Return what stands for a request's id in the notes: the same for the id and for its node in ``watchers``."""
+    """Return the key of a request in the notes, the same for the request id and for its node name in ``watchers``."""
     return hashlib.sha256(safe_segment(request_id).encode()).hexdigest()[:_DIGITS]
 
 
 def removed(paths: JobPaths, number: int) -> JobStateError:
-    """Return the error of a run that is not there any more."""
+    """Return the error for a removed run."""
     return JobStateError(
         f"run {number} of job {paths.job_id!r} was over and has been removed",
         next_step="Its checkpoints and savepoints do not need it. retained_runs and retained_days of the connection "
@@ -183,18 +183,19 @@ def removed(paths: JobPaths, number: int) -> JobStateError:
 
 
 class DeletedJob(Record):
-    """The content of the node of a job that is gone.
+    """The content of a deleted job's node.
 
-    :param keep_savepoints: Whether its savepoints stay.
-    :param last_run: Number of its newest run; 0 when it had none.
-    :param complete: Whether nothing is left of it but what stays.
-    :param drained: What a drain has written at the end of the last run that worked, or may have written when it was
-        not finished: a restore from a kept savepoint has neither that run nor its directory to know it from.
-    :param unrecorded: Whether the last working directory had batches that no payload records, or may have had them.
-    :param starts: Run -> query -> highest batch that it has in common with the runs before it, of the runs that a
-        driver has led; a query that is not named began from nothing.
-    :param by: Who deleted it.
-    :param unproven: Its runs, as spans, whose processes nothing had proven dead when it was deleted.
+    :param keep_savepoints: Whether the savepoints stay.
+    :param last_run: Number of the newest run; 0 if the job had none.
+    :param complete: Whether everything is removed except the kept parts.
+    :param drained: Query -> the drain batch that the last working run has written, or may have written if it did not
+        finish. A restore from a kept savepoint cannot learn this from the run or its directory, because both are
+        removed.
+    :param unrecorded: Whether the last working directory had, or may have had, batches without a payload record.
+    :param starts: Run -> query -> highest batch shared with the earlier runs, for runs that a driver has led; a missing
+        query began without a checkpoint.
+    :param by: User or process that deleted the job.
+    :param unproven: Runs, as spans, whose processes had no proof of death at the deletion.
     """
 
     kind: ClassVar[str] = "deleted"
@@ -211,22 +212,22 @@ class DeletedJob(Record):
 
     @property
     def past_runs(self) -> RemovedRuns:
-        """What the next life knows of the runs of the lives before."""
+        """Removed runs of all lives so far, as the next life records them."""
         past = self.past if self.keep_savepoints else None
         return RemovedRuns(through=self.last_run, unproven=self.unproven, past=past)
 
     @property
     def past(self) -> PastLife:
-        """What a restore from a kept savepoint knows of the life that has ended."""
+        """Facts about the ended life for a restore from a kept savepoint."""
         return PastLife(last_run=self.last_run, drained=self.drained, unrecorded=self.unrecorded, starts=self.starts)
 
     def command(self, job_id: str) -> str:
-        """Return the command that completes this deletion, and removes nothing that it keeps."""
+        """Return the command that completes this deletion, with the same choice about savepoints."""
         kept = " --keep-savepoints" if self.keep_savepoints else ""
         return f"`spark-ha job delete {job_id}{kept}`"
 
     def error(self, job_id: str) -> UnknownJobError:
-        """Return what a reader of the job raises."""
+        """Return the error for readers of the job."""
         state = "was" if self.complete else "is being"
         kept = "; its savepoints are kept" if self.keep_savepoints else ""
         return UnknownJobError(
@@ -237,10 +238,10 @@ class DeletedJob(Record):
 
 @dataclass(frozen=True, slots=True)
 class JobLife:
-    """What the node of a job says about its life.
+    """State of a job's node: living or deleted.
 
-    :param deleted: The record of its deletion; ``None`` for a job that lives, or that never was.
-    :param version: Version of the node; 0 for one that does not exist yet.
+    :param deleted: Record of the deletion; ``None`` for a living or unknown job.
+    :param version: Version of the node; 0 if it does not exist.
     """
 
     paths: JobPaths
@@ -249,11 +250,11 @@ class JobLife:
 
     @property
     def last_run(self) -> int:
-        """Number of the newest run of the lives before; 0 for a first life."""
+        """Number of the newest run of the earlier lives; 0 in the first life."""
         return self.deleted.last_run if self.deleted is not None else 0
 
     def begins(self) -> list[Op]:
-        """Return what a transaction that makes a run needs: it ends a deletion that is complete, or there is none."""
+        """Return the operations that let a transaction create a run: end a complete deletion, or check for none."""
         if self.deleted is None:
             return [Check(self.paths.base, self.version)]  # guard: runs-of-deleted-jobs
         return [
@@ -263,7 +264,7 @@ class JobLife:
         ]
 
     def ends(self, record: DeletedJob) -> list[Op]:
-        """Return what makes the job gone, or its deletion complete."""
+        """Return the operations that delete the job for all readers, or that mark its deletion as complete."""
         listed = [] if self.deleted is not None else [Create(self.paths.cluster.deleted(self.paths.job_id))]
         return [SetData(self.paths.base, record.to_bytes(), self.version), *listed]
 
@@ -271,7 +272,7 @@ class JobLife:
 def read_life(coordinator: Coordinator, paths: JobPaths) -> JobLife:
     """Return the life of a job.
 
-    :raises RecordCorruptError: Its node holds something else.
+    :raises RecordCorruptError: The node holds another kind of data.
     """
     node = coordinator.find(paths.base)
     if node is None:
@@ -281,9 +282,9 @@ def read_life(coordinator: Coordinator, paths: JobPaths) -> JobLife:
 
 
 def refuse_half_deleted(life: JobLife) -> None:
-    """Refuse a run of a job that is being deleted.
+    """Refuse a run of a job whose deletion is incomplete.
 
-    :raises JobStateError: It is; names the command that completes that.
+    :raises JobStateError: The deletion is incomplete; the message has the command that completes it.
     """
     if life.deleted is not None and not life.deleted.complete:
         raise JobStateError(

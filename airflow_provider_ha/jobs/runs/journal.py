@@ -1,13 +1,13 @@
-"""Journal of a job's runs in storage: enough to rebuild its znodes.
+"""Journal of a job's runs in storage, sufficient to rebuild the job's znodes.
 
-Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so what was
-ever acknowledged is here. The other way round an entry may be of a write that ZooKeeper never took: its name
-identifies its writer (the submission's id, the leader's epoch), no writer overwrites another's, and ``control.rebuild``
-decides which one counted. An epoch that comes twice, because ZooKeeper has lost its data in between, gets a second
-name. Checkpoints and savepoints need no entry: their payloads and manifests describe themselves.
+Invariant: blob first, pointer second (contract 2). An entry is written before the znode that it repeats, so the journal
+has every acknowledged write. It may also have a write that ZooKeeper never accepted: the entry's name identifies its
+writer (the submission's id, the leader's epoch), no writer overwrites another's entry, and ``jobs.rebuild`` decides
+which write counted. An epoch that repeats after a loss of ZooKeeper's data gets a second name. Checkpoints and
+savepoints need no entry: their payloads and manifests describe themselves.
 
-A job that was begun anew after ZooKeeper had lost its data has a first life in storage, whose directories and records
-have the names that a clean-up looks for. `spark-ha rebuild` needs them.
+If a job began anew after a loss of ZooKeeper's data, storage still holds its earlier life, and a cleanup would take its
+directories and records for garbage. `spark-ha rebuild` needs them; see :func:`has_earlier_life`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _EPOCH = re.compile(r"e(\d+)(?:-[0-9a-f]+)?\.json")
 
 
 class SubmissionEntry(Record):
-    """A submission that a process was about to make, and the run that it is of.
+    """A submission about to be created, and its run.
 
-    :param run: The run as its node holds it. A run without a submission was never acknowledged to any caller.
+    :param run: The run as its node has it. A run without a submission was never acknowledged to a caller.
     """
 
     kind: ClassVar[str] = "journal-submission"
@@ -54,7 +54,7 @@ class SubmissionEntry(Record):
 
 
 class StartedEntry(Record):
-    """What the engine said when it took a submission."""
+    """The engine's response to a submission."""
 
     kind: ClassVar[str] = "journal-started"
 
@@ -66,7 +66,7 @@ class StartedEntry(Record):
 
 
 class ResultEntry(Record):
-    """A result that a leader was about to write."""
+    """A result about to be written by a leader."""
 
     kind: ClassVar[str] = "journal-result"
 
@@ -76,9 +76,9 @@ class ResultEntry(Record):
 
 
 class GenerationEntry(Record):
-    """A working directory that a leader was about to make current; it was complete then.
+    """A complete working directory about to become current.
 
-    :param noted_at: When storage got it, of one that was read from there.
+    :param noted_at: Time at which storage received the entry; set when an entry is read.
     """
 
     kind: ClassVar[str] = "journal-generation"
@@ -89,7 +89,10 @@ class GenerationEntry(Record):
 
 
 class MoveEntry(Record):
-    """Where the job was about to go: without it, ZooKeeper's loss would let its old place start it again."""
+    """The target of a move about to begin.
+
+    It keeps the old place from starting the job again after a loss of ZooKeeper's data.
+    """
 
     kind: ClassVar[str] = "journal-moved"
 
@@ -109,10 +112,10 @@ _KINDS: dict[str, type[JournalEntry]] = {
 
 @dataclass(frozen=True, slots=True)
 class UnreadableEntry:
-    """An entry that is there and cannot be read.
+    """An existing entry that cannot be read.
 
-    :param key: Its key.
-    :param reason: What is wrong with it.
+    :param key: Its storage key.
+    :param reason: Description of the error.
     """
 
     key: str
@@ -120,7 +123,7 @@ class UnreadableEntry:
 
 
 class JobJournal:
-    """The journal of one job. Owns nothing; safe in any thread."""
+    """A job's journal. Owns nothing; safe in any thread."""
 
     def __init__(self, store: ObjectStore, keys: JobKeys) -> None:
         self._store = store
@@ -128,15 +131,15 @@ class JobJournal:
         self._written: set[str] = set()
 
     def submission(self, run: Run, submission: Submission) -> None:
-        """Note a submission, before its node is made.
+        """Record a submission, before its node is created.
 
-        :raises StorageError: It could not be written: then no node may be made.
+        :raises StorageError: The entry could not be written: the node must not be created.
         """
         key = self._keys.journal("submission", f"{run.number}-{submission.attempt}-{submission.submission_id}")
         self._create(key, SubmissionEntry(job_id=self._keys.job_id, run=run, submission=submission))
 
     def started(self, run: int, submission: Submission, started: SubmissionStarted) -> None:
-        """Note that a submission runs. Only the count of attempts needs it, so what hinders it is no error."""
+        """Record that a submission runs. Errors are only logged: the entry serves the count of attempts alone."""
         entry = StartedEntry(
             job_id=self._keys.job_id,
             run=run,
@@ -151,31 +154,31 @@ class JobJournal:
             log.warning("that submission %s runs is not noted in storage: %s", submission.submission_id, error)
 
     def result(self, run: int, result: RunResult) -> None:
-        """Note a result, before its node is made; a leader that tries again replaces its own note.
+        """Record a result, before its node is created; a leader that tries again replaces its own entry.
 
-        :raises StorageError: It could not be written: then no node may be made.
+        :raises StorageError: The entry could not be written: the node must not be created.
         """
         entry = ResultEntry(job_id=self._keys.job_id, run=run, result=result)
         self._note("result", f"{run}-e{result.epoch}", entry)
 
     def generation(self, generation: Generation) -> None:
-        """Note a working directory, before the node that makes it current is set.
+        """Record a working directory, before the node that makes it current is set.
 
-        :raises StorageError: It could not be written: then the directory may not become current.
+        :raises StorageError: The entry could not be written: the directory must not become current.
         """
         entry = GenerationEntry(job_id=self._keys.job_id, generation=generation)
         self._note("generation", f"e{generation.epoch}", entry)
 
     def moved(self, moved: MoveRecord) -> None:
-        """Note where the job goes, before the node that says so is made, or set.
+        """Record the target of a move, before its node is created or set.
 
-        :raises StorageError: It could not be written: then the node may not be made.
+        :raises StorageError: The entry could not be written: the node must not be written.
         """
         entry = MoveEntry(job_id=self._keys.job_id, moved=moved)
         self._store.write(self._keys.journal("moved", moved.move_id), entry.to_bytes())
 
     def stays(self) -> None:
-        """Forget every move: the job has come back, or was never gone. After the node is removed.
+        """Remove the entries of all moves, after the removal of the node: the job has come back, or never left.
 
         :raises StorageError: Storage could not be read or written.
         """
@@ -183,9 +186,9 @@ class JobJournal:
             self._store.delete(info.key)
 
     def read(self) -> tuple[list[JournalEntry], list[UnreadableEntry]]:
-        """Return every entry, and beside them those that cannot be read.
+        """Return the readable entries, and the unreadable ones.
 
-        :raises StorageUnavailableError: Storage could not be read: nothing is known about the job.
+        :raises StorageUnavailableError: Storage could not be read, so the past of the job is unknown.
         """
         entries: list[JournalEntry] = []
         unreadable: list[UnreadableEntry] = []
@@ -197,32 +200,33 @@ class JobJournal:
                     entry = entry.model_copy(update={"noted_at": info.modified})
                 entries.append(entry)
             except ObjectMissingError:
-                continue  # removed since the names were read
+                continue  # removed after the names were read
             except RecordCorruptError as error:
                 unreadable.append(UnreadableEntry(info.key, error.message))
         return entries, unreadable
 
     def submissions_before(self, moment: Callable[[], datetime | None]) -> Iterator[SubmissionEntry]:
-        """Yield the submissions of runs that were made before *moment*; those that cannot be read are left out.
+        """Yield the submissions of runs created before a moment; unreadable entries are left out.
 
-        :param moment: Asked once, where there is any submission; ``None`` when nothing is before it.
+        :param moment: Function that returns the moment, called once if there are submissions; ``None``: no submission
+            is earlier.
         :raises StorageUnavailableError: Storage could not be read.
         """
         noted = list(self._store.list(f"{self._keys.journals}submission/"))
         limit = moment() if noted else None
         for info in noted:
             if limit is None or info.modified >= limit:
-                continue  # an entry is written after its run is made
+                continue  # an entry is written after the creation of its run
             with suppress(ObjectMissingError, RecordCorruptError):
                 entry = SubmissionEntry.from_bytes(self._store.read(info.key), source=info.key)
-                if entry.run.created_at < limit:  # the store may have another clock
+                if entry.run.created_at < limit:  # the store's clock may differ
                     yield entry
 
     def forget(self, forgotten: Callable[[int, int], bool], *, before_epoch: int) -> Iterator[None]:
-        """Remove entries that no rebuild needs any more; yields after each.
+        """Remove entries that are useless for a rebuild; yield after each removal.
 
-        :param forgotten: Whether ZooKeeper was made to forget that attempt of that run.
-        :param before_epoch: Working directories of earlier epochs are forgotten.
+        :param forgotten: Function of run and attempt: whether ZooKeeper's records about it were removed.
+        :param before_epoch: Entries of working directories of earlier epochs are removed.
         :raises StorageError: Storage could not be read or written.
         """
         for kind in ("submission", "started"):
@@ -240,9 +244,9 @@ class JobJournal:
                 yield
 
     def forget_runs(self, removed: Callable[[int], bool]) -> Iterator[None]:
-        """Remove the entries of runs that are removed; yields after each.
+        """Remove the entries of removed runs; yield after each removal.
 
-        :param removed: Whether ZooKeeper was made to forget that run.
+        :param removed: Function of a run: whether ZooKeeper's records about it were removed.
         :raises StorageError: Storage could not be read or written.
         """
         for kind in ("submission", "started", "result"):
@@ -260,7 +264,7 @@ class JobJournal:
         return record.from_bytes(self._store.read(key), source=key)
 
     def _note(self, kind: str, name: str, entry: JournalEntry) -> None:
-        """Write an entry under its name, again when it is this writer's, else under a second one."""
+        """Write an entry under its name; use a second name if another writer has the first one."""
         key = self._keys.journal(kind, name)
         if key in self._written:
             self._store.write(key, entry.to_bytes())
@@ -276,15 +280,15 @@ class JobJournal:
         try:
             self._store.create(key, entry.to_bytes())
         except ObjectExistsError:
-            log.info("%s was written before", key)  # by this very writer: the name is its own
+            log.info("%s was written before", key)  # by this writer: the name is unique to it
 
 
 def has_earlier_life(coordinator: Coordinator, paths: JobPaths, journal: JobJournal) -> bool:
-    """Whether the journal has a submission of a run that was made before the oldest run of the tree.
+    """Return whether the journal has a submission of a run created before the oldest run in ZooKeeper.
 
-    What the tree has removed is not asked for.
+    Runs that ZooKeeper has removed do not count.
 
-    :raises RecordCorruptError: The oldest run cannot be read, so nothing is known.
+    :raises RecordCorruptError: The oldest run cannot be read, so the answer is unknown.
     :raises StorageUnavailableError: The journal could not be read.
     """
     runs = RunStore(coordinator, paths)

@@ -1,7 +1,8 @@
-"""Claims of jobs on outputs: two writers of one directory would each skip the batches of the other.
+"""Claims of jobs on output directories.
 
-Spark's file sink knows batches by their numbers alone. So an output belongs to the run that claimed it last, until that
-run has a result. What is compared is the place in its normal form; one output inside another is not found out.
+Spark's file sink identifies batches by number alone, so two writers of a directory would each skip the other's batches.
+An output belongs to the run that claimed it last, until that run has a result. Places are compared in normal form; an
+output inside another output is not detected.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _AT_ONCE = 100
 
 
 class OutputClaim(Record):
-    """``resource_manager_lock/outputs/<sha256 of the place>``: who writes there.
+    """``resource_manager_lock/outputs/<sha256 of the place>``: the writer of an output.
 
-    :param place: The output in its normal form.
-    :param query: The query of the run that writes there.
+    :param place: The output in normal form.
+    :param query: The query that writes there.
     """
 
     kind: ClassVar[str] = "output-claim"
@@ -47,10 +48,10 @@ class OutputClaim(Record):
 
 
 class OutputClaims:
-    """The claims of one run of a job.
+    """The output claims of a job's run.
 
     :param paths: The job.
-    :param commit: Of its leadership: an old leader takes no output away.
+    :param commit: ``commit`` of the job's leadership, so that a former leader cannot take an output.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths, commit: Commit, run: int) -> None:
@@ -60,11 +61,11 @@ class OutputClaims:
         self._run = run
 
     def claim(self, place: str, query: str) -> None:
-        """Note that a query of the run writes to *place*; repeatable.
+        """Record that a query of the run writes to *place*; repeatable.
 
         :raises ApplicationRefusedError: A run of another job writes there and has no result yet.
-        :raises RecordCorruptError: Whose it is cannot be read.
-        :raises CoordinationError: It was not noted, or that is not known: the query must not be started.
+        :raises RecordCorruptError: The owner's claim cannot be read.
+        :raises CoordinationError: The claim failed, or its outcome is unknown: the query must not be started.
         """
         cluster = self._paths.cluster
         wanted = OutputClaim(place=place, job_id=self._paths.job_id, run=self._run, query=query)
@@ -78,7 +79,7 @@ class OutputClaims:
             try:
                 self._commit(_op(path, node, wanted))
             except (NodeExistsError, NodeMissingError, VersionConflictError, OutcomeUnknownError) as error:
-                # Another job was faster, or the answer was lost: what is there says which.
+                # Another job was faster, or the response was lost: read the claim again.
                 log.info("the claim of %s is read again: %s", place, error.message)
                 if attempt == _ATTEMPTS:
                     raise
@@ -107,10 +108,10 @@ def _op(path: str, node: Node | None, claim: OutputClaim) -> Create | SetData:
 
 
 def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> Iterator[None]:
-    """Remove the claims of the job's runs that are over; yields after each transaction.
+    """Remove the output claims of the job's ended runs; yield after each transaction.
 
-    A claim protects an output for as long as its run is live. Without this, a job that writes to another directory
-    each day leaves a node each day.
+    A claim protects an output only while its run is live. Without this removal, a job that writes to a new directory
+    each day would leave a node each day.
 
     :param commit: ``leadership.commit`` of the job.
     :raises LeadershipError: This process may no longer write for the job.
@@ -126,7 +127,7 @@ def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> I
 
 
 def ended_claims(coordinator: Coordinator, paths: JobPaths) -> list[Node]:
-    """Return the nodes of the claims of the job's runs that are over."""
+    """Return the nodes of the output claims of the job's ended runs."""
     parent = paths.cluster.outputs
     nodes = [f"{parent}/{name}" for name in coordinator.children(parent)]
     own: dict[str, tuple[Node, int]] = {}
@@ -147,4 +148,4 @@ def _claim(node: Node) -> OutputClaim | None:
     try:
         return OutputClaim.from_bytes(node.data, source=node.path)
     except RecordCorruptError:
-        return None  # whose it is cannot be read
+        return None  # unknown owner

@@ -1,12 +1,12 @@
 """Runs of a job: submissions, results, starts and working directory.
 
-A run without a result is live. Runs, submissions, exits and results are created once and never change (a result only
-from DIRTY to CLEAN), so what was read of them stays true; only "not there" can become "there". Reads rely on that: see
-:meth:`RunStore.get`.
+A run without a result is live. Runs, submissions, exits and results are created once and never change (except a result
+from DIRTY to CLEAN). So a record that was read stays valid, and only a missing one may appear later. Reads rely on
+that: see :meth:`RunStore.get`.
 
-Invariant: a submitter takes no lock, so a look at the runs is no proof. What was seen comes with operations that fail
-when a run was made since, and a run is made only while its start is there (``control.submission``). So of a removal and
-a submission at the same moment one is rejected.
+Invariant: a submitter takes no lock, so reading the runs proves nothing. A function that reads them also returns
+operations that fail if a run was created in between, and a run is created only while its start exists
+(``jobs.submit.run_submission``). So of a simultaneous removal and submission, one is rejected.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from airflow_provider_ha.storage.object_store import Directories
 def working_directory(directories: Directories, paths: JobPaths, generation: Generation) -> str:
     """Return the key of the working directory that *generation* names.
 
-    :param directories: Those of the cluster.
-    :raises RecordCorruptError: It names anything but a working directory of this job.
-    :raises StorageUnavailableError: The way to it could not be looked at.
+    :param directories: Working directories of the cluster.
+    :raises RecordCorruptError: The generation names anything but a working directory of this job.
+    :raises StorageUnavailableError: The directory or a parent could not be checked.
     """
     inside = (JobKeys(paths.job_id).live,)
     return directories.admit(generation.directory, inside=inside, source=f"znode {paths.generation}")
 
 
 RecordT = TypeVar("RecordT", bound=Record)
-_AT_ONCE = 500  # nodes that are asked for before the first answer
-_SHOWN = 10  # numbers in a message
+_AT_ONCE = 500  # nodes per read
+_SHOWN = 10  # numbers listed in a message
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionView:
-    """One submission as it was read.
+    """A submission as read.
 
-    :param started: ``None`` until the engine took it.
-    :param exit: ``None`` until all its processes are proven dead; never written when their host is gone.
-    :param created_zxid: ZooKeeper transaction that created it: orders it against leaderships.
+    :param started: ``None`` until the engine accepted the submission.
+    :param exit: ``None`` until all its processes are proven dead; never written after a loss of their host.
+    :param created_zxid: ZooKeeper transaction that created the submission; orders it among leaderships.
     """
 
     submission: Submission
@@ -73,7 +73,7 @@ class SubmissionView:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run as it was read.
+    """A run as read.
 
     :param result: ``None`` while the run is live.
     :param submissions: Ascending by attempt.
@@ -85,37 +85,37 @@ class RunView:
 
     @property
     def refused(self) -> str:
-        """Why the supervisor of the newest submission has started no driver; empty when it has, or is over."""
+        """Reason why the newest submission's supervisor refused a driver; empty otherwise, or after its end."""
         newest = self.newest
         return newest.started.refused if newest is not None and newest.started is not None and not newest.exit else ""
 
     @property
     def is_dead(self) -> bool:
-        """Whether the death of every submission is proven."""
+        """``True`` if all submissions are proven dead."""
         return all(each.exit is not None for each in self.submissions)
 
     def are_dead_before(self, attempt: int) -> bool:
-        """Whether the death of every submission before *attempt* is proven."""
+        """Return whether all submissions before *attempt* are proven dead."""
         return all(each.exit is not None for each in self.submissions if each.submission.attempt < attempt)
 
     @property
     def newest(self) -> SubmissionView | None:
-        """The newest submission: the only one that may lead."""
+        """The newest submission, which alone may lead."""
         return self.submissions[-1] if self.submissions else None
 
 
 def live(view: RunView) -> bool:
-    """Whether the run has no result: it may be running, or wait to be recovered."""
+    """Return whether the run has no result: its driver may be running, or the run waits for its recovery."""
     return view.result is None
 
 
 def refuse_other_run(what: str, job_id: str, *, seen: int | None, newest: int) -> None:
-    """Refuse what is meant for another run than the newest. Pure.
+    """Refuse an act meant for another run than the newest. Pure.
 
     :param what: Name of the act, for the error: ``"stop"``.
-    :param seen: Run that is meant, 0 for none; ``None`` for the newest one, whichever that is.
+    :param seen: The run that the caller has seen, 0 for none; ``None`` for the newest run in any case.
     :param newest: Number of the newest run, 0 for none.
-    :raises JobStateError: Another run is the newest.
+    :raises JobStateError: The newest run is another one.
     """
     if seen is not None and newest != seen:
         raise JobStateError(
@@ -125,10 +125,10 @@ def refuse_other_run(what: str, job_id: str, *, seen: int | None, newest: int) -
 
 
 class RunStore:
-    """Reads the runs of one job, and says how to write them. Owns nothing; safe in any thread.
+    """Reads a job's runs and returns the operations that write them. Owns nothing; safe in any thread.
 
-    Writes are operations for one transaction, because none of them is written alone: a run is created with its first
-    submission, and a leader's result is fenced.
+    Writes are operations for a larger transaction: a run is created with its first submission, and a leader's result is
+    fenced.
     """
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths) -> None:
@@ -140,19 +140,19 @@ class RunStore:
         return node_numbers(self._coordinator.children(self._paths.runs), parent=self._paths.runs)
 
     def latest(self) -> RunView | None:
-        """Return the newest run; ``None`` when the job never had one."""
+        """Return the newest run; ``None`` if the job never had a run."""
         numbers = self.numbers()
         return self.get(numbers[-1]) if numbers else None
 
     def results(self, numbers: Iterable[int] | None = None) -> dict[int, RunResult]:
-        """Return the results of the runs that have one, by number, ascending.
+        """Return the results of runs, by number, ascending; runs without a result are left out.
 
-        :param numbers: Of these runs; of all when it is left out.
+        :param numbers: Runs to read; all when omitted.
         """
         return self._results(self.numbers() if numbers is None else numbers)
 
     def runs(self, numbers: Iterable[int]) -> dict[int, Run]:
-        """Return runs by number, in the order of *numbers*, without those that are not there any more."""
+        """Return runs by number, in the order of *numbers*; removed runs are left out."""
         return self._read_all(numbers, self._paths.run, Run)
 
     def _results(self, numbers: Iterable[int]) -> dict[int, RunResult]:
@@ -170,9 +170,9 @@ class RunStore:
         return {number: each for number, each in found.items() if each is not None}
 
     def drains_after(self) -> int | None:
-        """Return the epoch after which an unfinished drain is one of the newest run.
+        """Return the epoch after which an unfinished drain belongs to the newest run.
 
-        :returns: ``None`` when that run has finished one, and without a run.
+        :returns: ``None`` if that run has finished a drain, or if there is no run.
         """
         numbers = self.numbers()
         if not numbers:
@@ -186,7 +186,7 @@ class RunStore:
     def get(self, number: int) -> RunView:
         """Return run *number*.
 
-        :raises JobStateError: There is no such run.
+        :raises JobStateError: The run does not exist.
         """
         seen = self._coordinator.read(reads_of_run(self._paths, number))
         if seen.nodes[self._paths.run(number)] is None:
@@ -200,24 +200,24 @@ class RunStore:
     def create_op(self, run: Run) -> Create:
         """Return the creation of a run.
 
-        It fails with ``NodeExistsError`` when another submitter was faster: both had seen the same newest run.
+        It fails with ``NodeExistsError`` if another submitter that saw the same newest run was faster.
         """
         return Create(self._paths.run(run.number), run.to_bytes())
 
     def submission_ops(self, number: int, submission: Submission) -> tuple[Create, ...]:
-        """Return the creation of a submission of run *number*, and with the first one that of their parent."""
+        """Return the creation of run *number*'s submission, preceded for the first attempt by their parent node."""
         create = Create(self._paths.submission(number, submission.attempt), submission.to_bytes())
         return (create,) if submission.attempt > 1 else (Create(self._paths.submissions(number)), create)
 
     def result_op(self, number: int, result: RunResult) -> Create:
         """Return the creation of a run's result.
 
-        Belongs into one fenced transaction with the removal of the graph pointer: an ended run must not be recovered.
+        Commit it in a fenced transaction with the removal of the graph pointer: an ended run must not be recovered.
         """
         return Create(self._paths.run_result(number), result.to_bytes())
 
     def clean_op(self, number: int) -> SetData | None:
-        """Return the change of a result from DIRTY to CLEAN; ``None`` when it is CLEAN already.
+        """Return the change of a result from DIRTY to CLEAN; ``None`` if it is CLEAN already.
 
         :raises NodeMissingError: The run has no result.
         """
@@ -246,21 +246,21 @@ def _short(numbers: Sequence[int]) -> str:
 
 
 def reads_of_run(paths: JobPaths, number: int) -> Reads:
-    """Return what has to be read for :func:`view_of_run`."""
+    """Return the reads for :func:`view_of_run`."""
     return Reads((paths.run(number),), (paths.submissions(number),))
 
 
 def view_of_run(coordinator: Coordinator, paths: JobPaths, number: int, seen: ReadResponse) -> RunView:
-    """Return run *number*, which exists, from what was *seen* of it, and from one round trip more."""
+    """Return the existing run *number* from *seen*, the response to :func:`reads_of_run`, and one more round trip."""
     return follow(coordinator, steps_of_run(paths, number, seen))
 
 
 def steps_of_run(paths: JobPaths, number: int, seen: ReadResponse) -> Steps[RunView]:
-    """Read the same in a round trip that other readers may share.
+    """Read the same as :func:`view_of_run` in a round trip that other readers may share.
 
-    The result is read last. A submission's exit is proof that it will write nothing more, so a result that is not
-    there after the exit was seen will not come from that submission. The other way round, a run that finished
-    between the two reads would look like one whose driver died.
+    The result is read last. An exit proves that the submission writes nothing more, so a result still missing after the
+    exit was read will not come from that submission. In the other order, a run that finished between the two reads
+    would look like a run whose driver died.
     """
     parent = paths.submissions(number)
     attempts = node_numbers(seen.lists[parent], parent=parent)
@@ -271,12 +271,12 @@ def steps_of_run(paths: JobPaths, number: int, seen: ReadResponse) -> Steps[RunV
     ]
     result = paths.run_result(number)
     later = yield Reads((*nodes, result, paths.run(number)))
-    # A run that is removed while it is read has no result any more, so it would look like one that is live.
+    # A run removed during the read has lost its result, and would look like a live one.
     if later.nodes[result] is None and later.nodes[paths.run(number)] is None:
         raise removed(paths, number)
     return RunView(
         run=Run.from_bytes(seen.there(paths.run(number)).data, source=paths.run(number)),
-        # One that is not there any more was forgotten by the leader after its name was read: it is long over.
+        # The leader has removed a missing submission, which ended long ago, after its name was read.
         submissions=tuple(
             _submission(paths, number, attempt, later)
             for attempt in attempts
@@ -292,33 +292,33 @@ def _submission(paths: JobPaths, number: int, attempt: int, seen: ReadResponse) 
         submission=Submission.from_bytes(node.data, source=node.path),
         started=decode(seen.nodes[paths.submission_started(number, attempt)], SubmissionStarted),
         exit=decode(seen.nodes[paths.submission_exit(number, attempt)], SubmissionExit),
-        created_zxid=node.modified_zxid,  # it is never set again
+        created_zxid=node.modified_zxid,  # a submission's node is never set again
     )
 
 
 def decode(node: Node | None, record: type[RecordT]) -> RecordT | None:
-    """Return the record that a node holds; ``None`` for no node.
+    """Return the record in a node; ``None`` for a missing node.
 
-    :raises RecordCorruptError: It holds something else, with the node's path.
+    :raises RecordCorruptError: The node holds other data; the message has its path.
     """
     return None if node is None else record.from_bytes(node.data, source=node.path)
 
 
 def start_of_run(coordinator: Coordinator, paths: JobPaths) -> LiveRunStart:
-    """Return what the live run of a job begins from.
+    """Return the start of a job's live run.
 
-    :raises RecordCorruptError: That cannot be read: nothing is known.
+    :raises RecordCorruptError: A record cannot be read, so the start is unknown.
     """
     life = read_life(coordinator, paths)
     if life.deleted is not None:
-        # The first run of a new life writes that node.
+        # The first run of a new life writes this node, so the check fails then.
         return LiveRunStart(unchanged=(Check(paths.base, life.version),))
     runs = RunStore(coordinator, paths)
     numbers = runs.numbers()
-    # Without any run its parent may be missing, and the submitter makes that first.
+    # Without any run the parent node may be missing, and a submitter creates it first.
     has_parent = bool(numbers) or coordinator.find(paths.runs) is not None
     following = paths.run(next_number(coordinator, paths, numbers, life)) if has_parent else paths.runs
-    # ZooKeeper has no check for absence: what can be made and removed at once is not there.
+    # ZooKeeper has no check for absence: create and delete in one transaction instead.
     unchanged = (Create(following), Delete(following))
     newest = runs.runs(numbers[-1:]).get(numbers[-1]) if numbers else None
     if newest is None or runs.result(newest.number) is not None:
@@ -327,7 +327,7 @@ def start_of_run(coordinator: Coordinator, paths: JobPaths) -> LiveRunStart:
 
 
 def next_number(coordinator: Coordinator, paths: JobPaths, numbers: list[int], life: JobLife) -> int:
-    """Return the number of the next run of a job: one that no run has had."""
+    """Return the number of a job's next run, unused so far."""
     through = RemovedRunStore(coordinator, paths).read().through
     return max(through, life.last_run, *numbers) + 1  # guard: numbers-of-removed-runs-come-again
 

@@ -1,7 +1,7 @@
 """Records of a submission, and the failure that its driver exits with.
 
-The kind is for people and for the count of attempts. Whether an error ends its run depends on the progress of the run
-(``recovery.repeated``).
+The kind of a failure is shown to users and affects the count of attempts. Whether an error ends its run depends on the
+run's progress (``jobs.recovery.restart_policy``).
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from urllib.parse import quote, unquote, urlsplit
 from airflow_provider_ha.records import Model, Record
 
 
-MESSAGE_LIMIT = 500  # characters: the record lies in ZooKeeper
-NAME_LIMIT = 200  # characters of a class, and of a location
-STALLED = "STALLED"  # in the place of a class: the driver ended itself, because the job committed nothing
+MESSAGE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
+NAME_LIMIT = 200  # characters of a class or a location
+STALLED = "STALLED"  # instead of a class: the driver ended itself because the job made no commits
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d+|'[^']*'|\"[^\"]*\"")
 
 
 class FailureKind(str, Enum):
-    """Whose error it was."""
+    """Origin of a failure."""
 
-    APPLICATION = "APPLICATION"  # the script's, or of a query as the script wrote it
-    OUTAGE = "OUTAGE"  # of a connection, storage, memory, an executor, a broker or ZooKeeper
+    APPLICATION = "APPLICATION"  # the script, or a query as the script defines it
+    OUTAGE = "OUTAGE"  # a connection, storage, memory, an executor, a broker or ZooKeeper
     UNKNOWN = "UNKNOWN"
 
 
 class Failure(Model):
-    """One failure of a driver. Holds no secret.
+    """A failure of a driver. Holds no secret.
 
-    :param kind: Whose error it was.
+    :param kind: Origin of the failure.
     :param error_class: Class of the exception, or Spark's condition in brackets.
-    :param message: The first line of its message.
-    :param query: Query that failed; ``None`` when the script did.
-    :param batches: Query -> last committed batch: of the query that failed, or of all queries of the run. ``None`` when
-        it could not be read.
-    :param location: Innermost line of the application in the traceback; empty without one.
-    :param refused: Key of the working directory in which Spark could not start a query; empty for any other failure.
-    :param misfit: Reason why retries cannot help, and the way back: Spark refuses to continue from the checkpoint with
-        this query. Empty for any other failure.
+    :param message: First line of the exception's message.
+    :param query: Query that failed; ``None`` if the script failed.
+    :param batches: Query -> last committed batch, for the failed query or for all queries of the run. ``None`` if they
+        could not be read.
+    :param location: Innermost line of the application in the traceback; empty without a traceback.
+    :param refused: Key of the working directory in which Spark could not start a query; empty for other failures.
+    :param misfit: Reason why retries cannot help, and the remedy: Spark refuses to continue from the checkpoint with
+        this query. Empty for other failures.
     """
 
     kind: FailureKind = FailureKind.UNKNOWN
@@ -60,7 +60,7 @@ class Failure(Model):
 
     @property
     def position(self) -> str:
-        """Return for people where it failed."""
+        """Position of the failure, for users."""
         batches = {name: batch for name, batch in (self.batches or {}).items() if batch >= 0}
         if self.query is not None:
             when = f"after batch {batches[self.query]}" if self.query in batches else "before its first batch"
@@ -69,16 +69,16 @@ class Failure(Model):
         return f"the script after {after}" if after else "the script before any batch"
 
     def repeats(self, other: Failure) -> bool:
-        """Whether it is the same error at the same batch.
+        """Return whether it is the same error at the same batch.
 
-        The message varies with the rows, and their order with the attempt: it decides only without a location.
+        A message varies with the rows, whose order varies by attempt, so it counts only without a location.
         """
         if self.batches is None or other.batches is None:
             return False
         return self._fingerprint() == other._fingerprint()
 
     def resembles(self, other: Failure) -> bool:
-        """Whether it is the same error at the same place, at whichever batch."""
+        """Return whether it is the same error at the same place, at any batch."""
         return self._place() == other._place()
 
     def _fingerprint(self) -> tuple[object, ...]:
@@ -89,14 +89,14 @@ class Failure(Model):
 
 
 class EarlierFailures(Model):
-    """The failures in a row with which the runs before a run have ended. Holds no secret.
+    """The consecutive failures of the runs before a run. Holds no secret.
 
-    :param count: How many attempts of these runs.
-    :param run: Number of the newest of these runs.
-    :param attempt: Its last attempt; 0 when it had none.
-    :param at: When it ended.
-    :param reason: What failed and where, in one line.
-    :param log: Where the driver's log is.
+    :param count: Number of failed attempts.
+    :param run: Number of the newest failed run.
+    :param attempt: Its last attempt; 0 if it had none.
+    :param at: Time at which the run ended.
+    :param reason: Error and position, in one line.
+    :param log: Location of the driver's log.
     """
 
     count: int
@@ -108,13 +108,13 @@ class EarlierFailures(Model):
 
 
 class Submission(Record):
-    """``runs/<n>/submissions/<k>``: created once, before the engine is asked.
+    """``runs/<n>/submissions/<k>``: created once, before the request to the engine.
 
-    :param attempt: Counts from 1 per run; only the newest one may lead.
-    :param submission_id: Our own id, in the process's environment and in the engine's tags.
-    :param requested_by: The submitter: request id, host, pid.
-    :param lost_epoch: Epoch whose loss this recovers; ``None`` for the first.
-    :param accept_loss: Whether its request accepts that the batch in flight is executed without input that is gone.
+    :param attempt: Counts from 1 per run; only the newest attempt may lead.
+    :param submission_id: Id made by this package, in the process's environment and in the engine's tags.
+    :param requested_by: The submitter: request id, host, process id.
+    :param lost_epoch: Epoch whose loss this submission recovers; ``None`` for the first submission.
+    :param accept_loss: Whether the request accepts that the batch in flight is executed without its missing input.
     """
 
     kind: ClassVar[str] = "submission"
@@ -129,13 +129,13 @@ class Submission(Record):
 
 
 class DriverHandle(Model):
-    """How an engine finds again what it has launched. Opaque to everything but that engine; holds no secret.
+    """An engine's handle for a launched driver. Opaque to all code except that engine; holds no secret.
 
     :param engine: Name of the engine.
-    :param ref: The engine's own reference, of plain values.
-    :param log_uri: The driver's log: ``file://<host>/<path>`` for a file on a host; empty when the engine has none.
-    :param ui_uri: The driver's page; empty when the engine knows none.
-    :param printed: For people: where a supervisor without a log prints; empty where none does.
+    :param ref: The engine's own reference, as plain values.
+    :param log_uri: The driver's log: ``file://<host>/<path>`` for a file on a host; empty without a log.
+    :param ui_uri: The driver's page; empty if unknown.
+    :param printed: Destination of a supervisor's output if it has no log, for users; empty if unknown.
     """
 
     engine: str
@@ -146,7 +146,7 @@ class DriverHandle(Model):
 
     @property
     def log_host(self) -> str:
-        """Host that has the log's file; empty for a log that is no file."""
+        """Host of the log file; empty for a log that is no file."""
         found = urlsplit(self.log_uri)
         return found.netloc if found.scheme == "file" else ""
 
@@ -158,9 +158,9 @@ class DriverHandle(Model):
 
 
 class SubmissionStarted(Record):
-    """What the engine said when it took the submission.
+    """The engine's response to a submission.
 
-    :param refused: Why the supervisor has ended without a driver. No proof of a death: another one may work.
+    :param refused: Reason why the supervisor ended without a driver. Not a proof of death: another supervisor may work.
     """
 
     kind: ClassVar[str] = "submission-started"
@@ -170,14 +170,14 @@ class SubmissionStarted(Record):
 
 
 def file_uri(host: str, path: str) -> str:
-    """Return the URI of a file of a host; empty for no path."""
+    """Return the URI of a file on a host; empty for an empty path."""
     return f"file://{host}{quote(path if path.startswith('/') else '/' + path)}" if path else ""
 
 
 class SubmissionLed(Record):
-    """``runs/<n>/submissions/<k>/led``: a submission leads once, in one process; a relaunch of it is refused.
+    """``runs/<n>/submissions/<k>/led``: a submission leads once, in one process; a relaunched process is refused.
 
-    :param process: Made up by the process that led.
+    :param process: Random id of the leading process.
     """
 
     kind: ClassVar[str] = "submission-led"
@@ -189,24 +189,24 @@ class SubmissionLed(Record):
     at: datetime
 
 
-NOT_LAUNCHED = 70  # EX_SOFTWARE, as the exit code of a submission that never had a driver
+NOT_LAUNCHED = 70  # EX_SOFTWARE: the exit code of a submission that never had a driver
 
 
 class SubmissionExit(Record):
-    """How a submission's processes ended. Written only after all of them are dead: it is the proof of death.
+    """The end of a submission's processes. Written only after all of them are dead, so it is the proof of death.
 
     :param code: Exit code of the driver; negative for a signal.
-    :param pids: Every process that could have written for the job, all gone.
-    :param reason: For people, with the last lines that matter.
-    :param outage: Whether storage or ZooKeeper kept it from running the script: such an end counts as no attempt.
-    :param failure: The driver's report of its failure; ``None`` for one that was killed, or ended without a report.
-    :param decision: The decision that the run needs from its user, and how to make it; empty without one.
-    :param last_lines: Of the driver's log, without secrets, for hosts that do not have it.
-    :param refused: Why no host can run it; ends the run. Empty when nothing.
-    :param unfit: Whether its host lacks what another one had for the run.
+    :param pids: Every process that could have written for the job, all dead.
+    :param reason: Description for users, with the relevant last lines.
+    :param outage: Whether storage or ZooKeeper prevented the script from running; such an end is not an attempt.
+    :param failure: The driver's report of its failure; ``None`` if it was killed, or ended without a report.
+    :param decision: A decision that the run needs from its user, and how to make it; empty without one.
+    :param last_lines: Last lines of the driver's log, without secrets, for hosts without access to the log.
+    :param refused: Reason why the submission cannot run on any host; ends the run. Empty otherwise.
+    :param unfit: Whether the host lacks a requirement of the run that another host had.
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     :param started: Whether its script had started a query.
-    :param committed: Whether a query had committed a batch under it, of those that no earlier driver had planned.
+    :param committed: Whether a query had committed a batch that no earlier driver had planned.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -228,11 +228,11 @@ class SubmissionExit(Record):
 
     @property
     def met_outage(self) -> bool:
-        """Whether an outage ended it, before or while the script ran: it counts as no attempt."""
+        """``True`` if an outage ended the submission, before or while the script ran; such an end is not an attempt."""
         return self.outage or (self.failure is not None and self.failure.kind is FailureKind.OUTAGE)
 
     @property
     def counts(self) -> bool:
-        """Whether it counts as an attempt: not when an outage, its working directory or its host was what failed."""
+        """``True`` if the end is an attempt: not after an outage, or a failure of its working directory or its host."""
         lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
         return not self.met_outage and not lost_directory and not self.unfit

@@ -1,22 +1,19 @@
-"""Watchers of a job: claims of Airflow tasks, and the processes that notice a lost driver.
+"""Watchers of a job: claims of Airflow tasks, announcements of waiting triggers, and the record of the cluster leader.
 
-Two processes of one task instance can live at once: its supervisor dies, Airflow starts a second process, and the
-first is killed later. Its ``on_kill`` must not stop the stream that the second one watches. So each process claims the
-watcher's node, and a kill is a compare-and-set on that claim: a process that was overtaken kills
-nothing.
+Two processes of the same task instance can live simultaneously: the first one's supervisor dies, Airflow starts a
+second process, and the first is killed later. Its ``on_kill`` must not stop the stream that the second one watches. So
+each process claims the watcher's node, and a kill is a compare-and-set on that claim, without effect for an earlier
+process.
 
-The claim has its own version and never the leader's epoch: a watcher decides nothing about the job. Its node is set,
-never deleted: a version that begins again could make an old claim look like a current one.
+The claim has its own version, unrelated to the leader's epoch: a watcher decides nothing about the job. Its node is set
+but never deleted, because a version that restarts could make an old claim look current. A run may have any number of
+watchers, each with its own ``when_killed``. A second node records the run that a watcher of another request follows, so
+that retries and cleared tasks find the same run.
 
-A run may have any number of watchers. Which run the watcher of another request follows is written down beside its
-claim, so that its retries and clears find the same one. Each claim has its own ``when_killed``.
-
-A claim in ``watchers/`` outlives its task, so it says nothing about now. A trigger that waits therefore keeps an
-ephemeral node as well: it vanishes with the wait, or with the triggerer's session. Only people read it: nothing
-decides by it.
-
-The node lies below a parent that exists, and no parent is ever made for it: a job that was erased is not made again by
-a trigger that has not noticed.
+A claim in ``watchers/`` outlives its task and says nothing about the present. So a waiting trigger also holds an
+ephemeral node, which vanishes with the wait or with the triggerer's session. It is shown to users, and no decision
+depends on it. Its parent has to exist, and is never created for it: a trigger that has not noticed the erasure of a job
+must not recreate the job.
 """
 
 from __future__ import annotations
@@ -52,8 +49,9 @@ class ClusterLeaderInfo(Record):
     """Data of the leader node of ``resource_manager_lock``. Holds no secret.
 
     :param epoch: Epoch of this leadership of the cluster.
-    :param address: Address shown to people and to refused contenders: a URL, a unit name, a DAG run.
-    :param inspected_at: When it had last inspected jobs, to the nearest quarter of a minute; ``None`` when it had not.
+    :param address: Address shown to users and to refused contenders: a URL, a unit name, a DAG run.
+    :param inspected_at: Time of its last inspection of jobs, to the nearest quarter of a minute; ``None`` before the
+        first.
     """
 
     kind: ClassVar[str] = "cluster-leader"
@@ -66,21 +64,21 @@ class ClusterLeaderInfo(Record):
     inspected_at: datetime | None = None
 
     def uninspected(self, now: datetime) -> float:
-        """Return the seconds for which it has inspected no job, since its grant when it never has."""
+        """Return the seconds since its last inspection of jobs, or since its grant before the first."""
         return max(0.0, round((now - (self.inspected_at or self.since)).total_seconds(), 3))
 
 
 def read_cluster_leader(coordinator: Coordinator, paths: ClusterPaths) -> ClusterLeaderInfo | None:
-    """Return the leader of the cluster; ``None`` when there is none.
+    """Return the leader of the cluster; ``None`` without a leader.
 
-    :raises RecordCorruptError: There is one, and its record cannot be read.
+    :raises RecordCorruptError: The leader's record cannot be read.
     """
     found = read_record(coordinator, paths.lock.leader, ClusterLeaderInfo)
     return None if found is None else found[0]
 
 
 def not_leading(coordinator: Coordinator, paths: ClusterPaths) -> LeadershipUnavailableError:
-    """Return the error for a process that would have to lead the cluster and does not: it names the one that does."""
+    """Return the error of a process that would have to lead the cluster; the message names the actual leader."""
     leader = read_cluster_leader(coordinator, paths)
     if leader is None:
         return LeadershipUnavailableError(
@@ -96,11 +94,11 @@ LIVE = "live-"
 
 
 class Presence(Record):
-    """``watchers/live-<id>``, ephemeral: something waits for a loss now. Holds no secret.
+    """``watchers/live-<id>``, ephemeral: a process waits for a loss now. Holds no secret.
 
-    :param watcher: Which task, by its request id, or which trigger.
-    :param host: Where it waits: the triggerer's host.
-    :param pid: The triggerer's process.
+    :param watcher: Request id of the waiting task, or name of the trigger.
+    :param host: The triggerer's host.
+    :param pid: The triggerer's process id.
     """
 
     kind: ClassVar[str] = "presence"
@@ -113,11 +111,11 @@ class Presence(Record):
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """One wait that is announced; its node is its own, also beside that of an earlier trigger of the same task.
+    """Announcement of a wait. Each has its own node, even if an earlier trigger of the same task still has one.
 
-    :param path: The ephemeral node.
-    :param watcher: Which task or trigger waits.
-    :param parent: A parent that may be made for it; ``None`` when it has to exist.
+    :param path: Path of the ephemeral node.
+    :param watcher: The waiting task or trigger.
+    :param parent: A parent node that may be created for it; ``None`` if it has to exist.
     """
 
     path: str
@@ -126,16 +124,16 @@ class Announcement:
 
     @classmethod
     def of_task(cls, paths: JobPaths, watcher: str) -> Announcement:
-        """Return that of a task that follows a job."""
+        """Return the announcement of a task that follows a job."""
         return cls(paths.watcher(_name()), watcher)
 
     @classmethod
     def of_cluster(cls, cluster: ClusterPaths, watcher: str) -> Announcement:
-        """Return that of a trigger that looks after all jobs."""
+        """Return the announcement of a trigger for all jobs."""
         return cls(cluster.watcher(_name()), watcher, cluster.watchers)
 
     def create(self) -> Create:
-        """Return the write that makes the node for the session that commits it."""
+        """Return the creation of the node, owned by the committing session."""
         record = Presence(watcher=self.watcher, host=socket.gethostname(), pid=os.getpid(), since=SystemClock().now())
         return Create(self.path, record.to_bytes(), ephemeral=True)
 
@@ -146,10 +144,10 @@ def _name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchStatus:
-    """What would recover a job if its driver were lost now.
+    """Processes that would recover a job if its driver were lost now.
 
     :param tasks: Tasks that follow the job.
-    :param cluster: Recoverers of all jobs of the cluster: its leader, and event triggers that start a DAG for that.
+    :param cluster: Recoverers of all jobs of the cluster: its leader, and event triggers that start a recovering DAG.
     """
 
     tasks: tuple[str, ...] = ()
@@ -157,14 +155,14 @@ class WatchStatus:
 
     @property
     def sentence(self) -> str:
-        """Return what watches, for people; empty when nothing does."""
+        """Description of the watching processes for users; empty without any."""
         return ", ".join((*self.tasks, *self.cluster))
 
 
 def watched(coordinator: Coordinator, paths: JobPaths) -> WatchStatus:
-    """Return what watches a job now.
+    """Return the processes that watch a job now.
 
-    :raises NotConnectedError: Could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     return WatchStatus(
         tasks=tuple(f"task {each}" for each in _present(coordinator, paths)),
@@ -173,7 +171,7 @@ def watched(coordinator: Coordinator, paths: JobPaths) -> WatchStatus:
 
 
 def warning(snapshot: JobStatus, watching: WatchStatus) -> str:
-    """Return what is wrong and what helps when nothing watches a live run; empty when all is well."""
+    """Return a problem and its remedy if no process watches a live run; empty otherwise."""
     live = snapshot.run is not None and snapshot.run.result is None
     if not live or watching.sentence:
         return ""
@@ -198,7 +196,7 @@ def _present(coordinator: Coordinator, paths: JobPaths | ClusterPaths) -> list[s
         try:
             read = read_record(coordinator, paths.watcher(name), Presence)
         except RecordCorruptError:
-            continue  # a claim of a task that is called like that, or a node of another program
+            continue  # a claim of a task with such a name, or a node of another program
         if read is not None:
             found.append(f"{read[0].watcher} (triggerer {read[0].host}, pid {read[0].pid})")
     return sorted(found)
@@ -213,9 +211,9 @@ def _leader(coordinator: Coordinator, paths: JobPaths) -> tuple[str, ...]:
 
 
 def readable_leader(node: Node | None) -> LeaderInfo | None:
-    """Return what a leader says of itself; ``None`` when there is no node, or what it holds is no record.
+    """Return a leader's record; ``None`` if the node is missing or unreadable.
 
-    A node that cannot be read is no error here: its owner leads all the same, and a look at the whole job names it.
+    An unreadable node is no error here: its owner leads anyway, and reading the whole job reports it.
     """
     if node is None:
         return None
@@ -225,12 +223,12 @@ def readable_leader(node: Node | None) -> LeaderInfo | None:
         return None
 
 
-FOLLOWED = "-run"  # after the name of a claim: the node that says which run it follows
-ATTEMPTS = 10  # rivals for one task instance are two, seldom three
+FOLLOWED = "-run"  # suffix of a claim's name: the node that records the followed run
+ATTEMPTS = 10  # a task instance has two rival processes, rarely three
 
 
 class KillPolicy(str, Enum):
-    """What the killing of a watcher does to the stream."""
+    """Effect on the stream when a watcher is killed."""
 
     DETACH = "detach"
     STOP_WITH_CHECKPOINT = "stop_with_checkpoint"
@@ -238,11 +236,11 @@ class KillPolicy(str, Enum):
 
 
 class WatcherClaim(Record):
-    """``watchers/<id>``: which process of a task instance watches now.
+    """``watchers/<id>``: the process of a task instance that watches now.
 
-    :param holder: The task instance's id: Airflow makes a new one for each try.
-    :param nonce: Of this very write: distinguishes it from another one after a lost answer.
-    :param released: Whether its holder gave it up; for people; programs compare the version.
+    :param holder: The task instance's id; Airflow creates a new id for each try.
+    :param nonce: Random id of this write, to recognise it after a lost response.
+    :param released: Whether its holder has released the claim; for display only, programs compare the version.
     """
 
     kind: ClassVar[str] = "watcher-claim"
@@ -254,9 +252,9 @@ class WatcherClaim(Record):
 
 
 class FollowedRun(Record):
-    """``watchers/<id>-run``: which run of another request the watcher of that claim follows.
+    """``watchers/<id>-run``: the run of another request that the claim's watcher follows.
 
-    :param run: Its number.
+    :param run: Number of the run.
     """
 
     kind: ClassVar[str] = "followed-run"
@@ -265,9 +263,9 @@ class FollowedRun(Record):
 
 
 def follow_first(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int) -> int:
-    """Return the run that a watcher has followed first, which is *run* when it follows none yet.
+    """Return the run that a watcher followed first; record *run* if it follows none yet.
 
-    :raises JobStateError: The run that it has followed was removed.
+    :raises JobStateError: The followed run was removed.
     """
     path = _followed(paths, watcher_id)
     if coordinator.find(path) is None and (gone := RemovedRunStore(coordinator, paths).find(watcher_id)) is not None:
@@ -278,7 +276,7 @@ def follow_first(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run
 
 
 def follow(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int) -> None:
-    """Note that a watcher follows *run* from now on.
+    """Record that a watcher follows *run* from now on.
 
     :raises NotConnectedError: ZooKeeper did not answer.
     """
@@ -297,21 +295,21 @@ def follow(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int)
 
 
 def followed(coordinator: Coordinator, paths: JobPaths, watcher_id: str) -> int | None:
-    """Return the run of another request that a watcher follows; ``None`` when there is none."""
+    """Return the run of another request that a watcher follows; ``None`` without any."""
     found = read_record(coordinator, _followed(paths, watcher_id), FollowedRun)
     return found[0].run if found else None
 
 
 def _followed(paths: JobPaths, watcher_id: str) -> str:
-    # Ids of requests end in a digest, so this is no other watcher's claim.
+    # Request ids end in a digest, so this name cannot equal another watcher's claim.
     return paths.watcher(f"{safe_segment(watcher_id)}{FOLLOWED}")
 
 
 def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: str, when_killed: KillPolicy) -> int:
-    """Claim a watcher for this process, also when another one had it, and return the version of the claim.
+    """Claim a watcher for this process, taking it from any other process, and return the version of the claim.
 
-    :param watcher_id: Of the task instance: the same for its retries, its processes and its triggers.
-    :param ti_id: Id of the task instance; it may claim again, when its trigger moves to another triggerer.
+    :param watcher_id: Id shared by the task instance's retries, processes and triggers.
+    :param ti_id: Id of the task instance; it may claim again when its trigger moves to another triggerer.
     :raises NotConnectedError: ZooKeeper did not answer.
     """
     path = paths.watcher(watcher_id)
@@ -327,13 +325,13 @@ def claim(coordinator: Coordinator, paths: JobPaths, watcher_id: str, *, ti_id: 
 
 
 def release(coordinator: Coordinator, paths: JobPaths, watcher_id: str, version: int) -> bool:
-    """Give a claim up. Whether it was still held: only then may a kill do anything to the stream.
+    """Release a claim; return whether it was still held, because only then may a kill affect the stream.
 
-    True at most once per claim, also when an answer is lost on the way.
+    True at most once per claim, even after a lost response.
 
-    :param version: Of the claim, as :func:`claim` returned it.
-    :raises OutcomeUnknownError: ZooKeeper did not say; ask again.
-    :raises NotConnectedError: ZooKeeper did not answer: whether it is held is not known.
+    :param version: Version of the claim, as returned by :func:`claim`.
+    :raises OutcomeUnknownError: ZooKeeper's response was lost; call again.
+    :raises NotConnectedError: ZooKeeper did not answer, so the state of the claim is unknown.
     """
     path = paths.watcher(watcher_id)
     found = read_record(coordinator, path, WatcherClaim)

@@ -1,9 +1,9 @@
 """Launch of a run's driver: one submission node, one winner, one launch, with any number of processes.
 
-The submission node is created before the engine is asked, so a crash in between leaves a trace: a submission that is
-not started. A submitter that finds one looks for its process first (the answer may have been lost), and makes the next
-attempt only when the launch is overdue. Should the overdue one come up after all, its driver refuses itself: only the
-newest may lead.
+The submission node is created before the request to the engine, so a crash in between leaves a trace: a submission that
+is not started. A submitter that finds this trace looks for the process first, because only the response may have been
+lost, and creates the next attempt when the launch is overdue. If the overdue driver starts after all, it refuses
+itself: only the newest submission may lead.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ _POLL_SECONDS = 0.2
 
 
 def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
-    """Return the newest submission of a run, launching one when no other process does.
+    """Return the newest submission of a run, launching one if no other process does.
 
-    Does not look whether a submission that was started still lives: that is a loss, see
-    ``control.submission.recovery``.
+    A started submission is not checked for life: its death is a loss, see ``jobs.recovery.lost_runs``.
 
     :param run: Number of the run.
-    :param by: Caller, as recorded for people.
+    :param by: The caller, recorded for users.
     """
     while True:
         view = job.runs.get(run)
@@ -73,15 +72,15 @@ def claim(
     lost_epoch: int | None = None,
     accept_loss: bool = False,
 ) -> Submission | None:
-    """Create the node of a submission; ``None`` when another one has its number, or the run is over or canceled.
+    """Create a submission's node; ``None`` if the number is taken, or if the run has ended or is canceled.
 
-    :param engine: Name of the engine that is to run it.
-    :param lost_epoch: Epoch whose loss this recovers.
-    :param accept_loss: Whether the batch in flight may be executed without input that is gone.
-    :raises LeadershipError: This process acts for the cluster and does not lead it any more.
-    :raises ConfigurationError: This process has no such engine, or a driver would not outlive the task on this host;
-        nothing was made.
-    :raises JobStateError: The run is live and has no graph pointer: nothing could start it.
+    :param engine: Name of the engine for the submission.
+    :param lost_epoch: Epoch whose loss the submission recovers.
+    :param accept_loss: Whether the batch in flight may be executed without its missing input.
+    :raises LeadershipError: This process acts for the cluster but no longer leads it.
+    :raises ConfigurationError: This process has no such engine, or a driver on this host would end with the task.
+        Raised before any write.
+    :raises JobStateError: The run is live but has no graph pointer, so it cannot be started.
     """
     refuse_this_host(job, engine)
     submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch, accept_loss=accept_loss)
@@ -89,7 +88,7 @@ def claim(
 
 
 def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
-    """End a run whose cancel is open and which has no driver, or wait a moment for the process that leads the job."""
+    """End a run with an open cancel and without a driver, or wait a moment for the process that leads the job."""
     try:
         conclude_canceled(job, canceled, by=by)
     except (JobStateError, LeadershipUnavailableError) as error:
@@ -100,19 +99,19 @@ def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
 def refuse_this_host(job: JobContext, engine: str) -> None:
     """Refuse to submit where a driver would end with the task.
 
-    :raises ConfigurationError: It would, or this process has no such engine.
+    :raises ConfigurationError: The driver would end with the task, or this process has no such engine.
     """
     job.engines.get(engine).check_host()
 
 
 def launch(job: JobContext, run: Run, submission: Submission) -> None:
-    """Start the driver of a submission that this process has created, and write down that it runs.
+    """Start the driver of a submission that this process has created, and record the start.
 
-    One whose engine did not answer is left as it is: its supervisor writes that down, or the next caller finds it
-    overdue.
+    If the engine does not answer, the submission stays open: its supervisor records the start, or the next caller finds
+    the launch overdue.
 
-    :raises ConfigurationError: It cannot be started on this host; the submission is closed with that reason.
-    :raises StorageUnavailableError: The work root does not answer; the submission is closed, and counts as no attempt.
+    :raises ConfigurationError: The driver cannot be started on this host; the submission is closed with the reason.
+    :raises StorageUnavailableError: The work root does not answer; the submission is closed and is not an attempt.
     """
     ticket = Ticket(
         job_id=job.job_id,
@@ -122,15 +121,15 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         graph=run.graph,
     )
     engine = job.engines.get(submission.engine)
-    first = submission.attempt == 1  # said once for a run: it is as true of each later attempt
+    first = submission.attempt == 1  # once per run: the warnings also hold for later attempts
     for warning in engine.host_warnings() if first else ():
         log.warning("%s", warning)
     try:
         if job.config.home_root is None:
-            job.roots.require()  # the engine makes a directory in the work root
+            job.roots.require()  # because the engine creates a directory in the work root
         handle = engine.launch(ticket)
     except OutcomeUnknownError as error:
-        # It may run: an exit would be a false proof of its death. It reports itself, or is overdue.
+        # The driver may run, so an exit would be a false proof of death. It reports its start, or becomes overdue.
         log.warning("attempt %d of %s run %d: %s", submission.attempt, job.job_id, run.number, error)
         return
     except HaError as error:
@@ -146,7 +145,7 @@ def _on_its_way(view: SubmissionView) -> bool:
 
 
 def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
-    """Wait until a submission is started, adopting its process; ``False`` when its launch is overdue."""
+    """Wait until a submission is started, and adopt its process; ``False`` if the launch is overdue."""
     paths, attempt = job.paths, submission.attempt
     engine = job.engines.get(submission.engine)
     deadline = job.clock.lease_time() + engine.launch_seconds

@@ -1,13 +1,14 @@
 """Preconditions of a submission: no other live run, no earlier output, no move to another cluster.
 
-A request with the same application and the same start recovers the lost run and follows it. A request that differs is
-refused with both choices, because either could be meant: to go on with the lost run, or to replace it by the new one.
+A request with the same application and the same start recovers the lost run and follows it. A different request is
+refused with both choices, because the user may want either: to continue the lost run, or to replace it.
 
-The numbers of batches begin again at 0, so a sink that ignores numbers which it knows skips rows, and every other one
-gets again what its source gives again. Nothing shows which of them a function is.
+A start without a checkpoint numbers batches from 0 again. A sink that skips known batch numbers then skips rows, and
+any other sink receives again all rows that the source replays. The behaviour of a ``foreachBatch`` function cannot be
+detected.
 
-Invariant: only reads. What the records do not say any more counts as given. File sinks are left to the driver, which
-looks at the output that the script names (``driver.query_start``).
+Invariant: only reads. Batches that the records no longer cover count as written. File sinks are left to the driver,
+which checks the output that the script names (``driver.queries.query_start``).
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _NOT_NAMED = QuerySink(kind=SinkKind.OTHER)
 
 
 def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> None:
-    """Refuse a start from nothing of a job whose queries have given batches to their sinks, until it is accepted.
+    """Refuse a start without a checkpoint if the job's queries have passed batches to their sinks, unless accepted.
 
-    :param accepted: Verdicts that are accepted.
-    :raises RestoreRefusedError: It is not.
-    :raises RecordCorruptError: The records cannot be understood.
-    :raises StorageUnavailableError: They could not be read.
+    :param accepted: Accepted verdicts.
+    :raises RestoreRefusedError: The loss is possible and not accepted.
+    :raises RecordCorruptError: The records are damaged.
+    :raises StorageUnavailableError: The records could not be read.
     """
     if Verdict.LOSS_POSSIBLE in accepted or not _has_a_past(job):
         return
@@ -61,7 +62,7 @@ def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> Non
 
 
 def _has_a_past(job: JobContext) -> bool:
-    """Whether a run has worked, in this life of the job or in one before whose savepoints are kept."""
+    """Return whether a run has worked, in this life of the job or in an earlier life with kept savepoints."""
     if job.coordinator.find(job.paths.generation) is not None:
         return True
     deleted = read_life(job.coordinator, job.paths).deleted
@@ -93,11 +94,11 @@ def _reason(job: JobContext) -> str:
 def given_in_last_directory(
     job: JobContext, generation: Generation, recorded: Mapping[str, QuerySink]
 ) -> Mapping[str, int] | None:
-    """Return query -> highest batch that its sink may have been given there; ``None`` when the directory is gone.
+    """Return query -> highest batch that its sink may have received there; ``None`` if the directory is missing.
 
-    :param recorded: Query -> sink, as checkpoints record it.
-    :raises RecordCorruptError: The records cannot be understood.
-    :raises StorageUnavailableError: They could not be read.
+    :param recorded: Query -> sink, from checkpoints.
+    :raises RecordCorruptError: The records are damaged.
+    :raises StorageUnavailableError: The records could not be read.
     """
     last = last_directory(job, generation)
     directory = last.area.tree(last.area.current(last.key))
@@ -106,7 +107,7 @@ def given_in_last_directory(
     try:
         started = read_started(directory)
     except RecordCorruptError:
-        started = None  # a query whose sink is not known counts
+        started = None  # a query with an unknown sink counts
     sinks = {**recorded, **(started.sinks if started is not None else {})}
     failure = _last_failure(job, generation.run)
     found = {}
@@ -118,7 +119,7 @@ def given_in_last_directory(
 
 
 def _raised(failure: Failure | None, query: str, committed: int) -> bool:
-    """Whether the query failed in the batch after *committed*: then its sink has not finished that one."""
+    """Return whether the query failed in the batch after *committed*, so that its sink has not finished that batch."""
     if failure is None or failure.query != query or failure.batches is None:
         return False
     return failure.batches.get(query) == committed
@@ -142,9 +143,9 @@ def _add(given: dict[str, int], batches: Mapping[str, int]) -> None:
 
 
 def refuse_moved(job: JobContext) -> None:
-    """Refuse a new run of a job that has left, or that is about to arrive.
+    """Refuse a new run of a job that has moved away, or that is about to arrive.
 
-    :raises JobStateError: It has; names the other cluster.
+    :raises JobStateError: The job has moved or arrives; the message names the other cluster.
     """
     if (left := read_moved(job.coordinator, job.paths)) is not None:
         moved = left[0]
@@ -165,16 +166,16 @@ def refuse_moved(job: JobContext) -> None:
 
 
 def stays_op(job: JobContext) -> list[Op]:
-    """Return what makes a transaction fail when the job has left, or arrives, since it was looked at."""
-    # ZooKeeper has no check for absence: what can be made and removed at once is not there.
+    """Return the operations that fail a transaction if the job has moved away or arrives in between."""
+    # ZooKeeper has no check for absence: create and delete in one transaction instead.
     return [op for path in (job.paths.moved, job.paths.arriving) for op in (Create(path), Delete(path))]
 
 
 def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostRunPolicy:
-    """Return what a submission does about a lost run. Writes nothing.
+    """Return a submission's policy for a lost run. Writes nothing.
 
-    :raises JobStateError: It is another graph, or another start, and the request does not say what is meant.
-    :raises ConfigurationError: A file of the application is not there.
+    :raises JobStateError: The graph or the start differs, and the request does not choose a policy.
+    :raises ConfigurationError: A file of the application is missing.
     :raises StorageUnavailableError: The graph of the lost run could not be read.
     """
     other = _differences(job, request, lost)
@@ -195,9 +196,9 @@ def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostR
 
 
 def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) -> LostRunPolicy:
-    """Return what a restore does about a lost run of the job that it restores into. Pure.
+    """Return a restore's policy for a lost run of its target job. Pure.
 
-    :raises JobStateError: The request does not say what is meant.
+    :raises JobStateError: The request does not choose a policy.
     """
     if request.if_lost is None:
         raise JobStateError(
@@ -209,7 +210,7 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
 
 
 def refuse_lost(job: JobContext, lost: LostRun) -> LostRunPolicy:
-    """Refuse a run when its request does not choose what becomes of a lost one.
+    """Refuse a run whose request has no policy for a lost run.
 
     :raises JobStateError: Always.
     """
@@ -217,7 +218,7 @@ def refuse_lost(job: JobContext, lost: LostRun) -> LostRunPolicy:
 
 
 def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: str) -> bool:
-    """Whether a run that began at *start* began where *start_from* says. ``"latest"`` is where any run stands. Pure."""
+    """Return whether *start* is the start that *start_from* names; ``"latest"`` matches every start. Pure."""
     if start_from == LATEST:
         return True
     if start_from == FRESH:

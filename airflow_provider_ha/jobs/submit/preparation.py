@@ -1,6 +1,7 @@
-"""Preparation of a run: files of the application, job graph, and checks of Spark, engine and work root.
+"""Preparation of a run: upload of the application, job graph, and checks of Spark, engine and work root.
 
-On S3 the component in Spark's JVM keeps two drivers apart. It needs a release of Spark, and a part of the conf.
+On S3, a component in Spark's JVM keeps two drivers from writing the same checkpoint. It needs a recent release of
+Spark, and owns a part of the conf.
 """
 
 from __future__ import annotations
@@ -42,17 +43,16 @@ from airflow_provider_ha.jobs.options.job_spec import JobSpec
 
 log = logging.getLogger(__name__)
 
-OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which creates objects on condition
+OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which supports conditional creation of objects
 
 
 def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapping[str, str]) -> None:
-    """Refuse a job that could not work on this work root.
+    """Refuse a job that cannot work on this work root.
 
-    :param engine: Runs the drivers of *target*.
-    :param conf: Spark's, as the user gives it.
-    :raises ApplicationRefusedError: It sets what belongs to the component.
-    :raises ConfigurationError: The Spark that would run the driver cannot do it, or this host would run it and has no
-        component.
+    :param engine: Engine of *target*.
+    :param conf: Spark's conf as given by the user.
+    :raises ApplicationRefusedError: The conf sets a key that the component owns.
+    :raises ConfigurationError: The driver's Spark is too old, or this host would run the driver and has no component.
     """
     if not needs_component(config):
         return
@@ -71,10 +71,10 @@ def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapp
 
 
 def check_storage(job: JobContext) -> None:
-    """Assert that a run can be made here, before anything is made that only one may make; log what has a cost.
+    """Check that runs can be created on this storage, before any node is created; log known costs.
 
-    :raises ConfigurationError: The storage or the work root removes files by a rule.
-    :raises StorageUnavailableError: One of them cannot be written, or lets two create one object.
+    :raises ConfigurationError: A lifecycle rule of the storage or the work root removes files.
+    :raises StorageUnavailableError: Either is not writable, or does not refuse to create an existing object.
     """
     job.store.check_writable()
     for cost in costs(job.area):
@@ -82,10 +82,10 @@ def check_storage(job: JobContext) -> None:
 
 
 def check_master(master: str, *, allowed: bool) -> None:
-    """Refuse a master whose executors nothing can prove dead.
+    """Refuse a master whose executors cannot be proven dead.
 
-    :param allowed: Whether it is allowed by name.
-    :raises ConfigurationError: It is remote, and not allowed, or Spark knows no such master.
+    :param allowed: Whether an option allows remote executors.
+    :raises ConfigurationError: The master is remote and not allowed, or unknown to Spark.
     """
     check_possible(master)
     if not allowed and not is_local(master):
@@ -93,23 +93,23 @@ def check_master(master: str, *, allowed: bool) -> None:
 
 
 def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None:
-    """Return the Spark of this host that is to run the drivers; ``None`` for those of a cluster: it is on its workers.
+    """Return this host's Spark for the drivers; ``None`` for a cluster, whose workers have their own.
 
-    :raises ConfigurationError: There is none, it is put together from two releases, or not supported: drivers fail in
-        odd ways with such a one.
+    :raises ConfigurationError: Spark is missing, unsupported, or mixed from two releases, which makes drivers fail in
+        odd ways.
     """
     if not engine.runs_here:
         return None
-    # A Spark that is named is used instead of the installed one, with its own Python files.
+    # A configured Spark replaces the installed one, and brings its own Python files.
     return find_spark_home(named_spark_home(engine_options(config, target)))
 
 
 def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) -> None:
-    """Refuse this host when a driver here would find no Java, or one that is too old.
+    """Refuse this host if a driver here would find no Java, or one too old.
 
-    Only for drivers of this host. A Spark that has an environment of its site may find another one there.
+    Only for drivers on this host without a ``spark-env.sh``, which may set another Java.
 
-    :raises ConfigurationError: There is none, or it is too old.
+    :raises ConfigurationError: Java is missing or too old.
     """
     environment = {**os.environ, **env}
     conf = Path(environment.get("SPARK_CONF_DIR") or (spark_home or Path()) / "conf")
@@ -118,13 +118,13 @@ def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) 
 
 
 def upload(job: JobContext, request: JobSpec) -> JobGraph:
-    """Put the files of an application into storage and return its graph.
+    """Upload an application's files to storage and return its graph.
 
-    :raises ConfigurationError: A file is not there, the master is remote or impossible, conf sets what has a parameter,
-        there is no Java or no Spark, Spark is of two releases or too old for the work root, or no query of the script
-        could be recovered; nothing was uploaded.
-    :raises ApplicationRefusedError: Conf sets what the work root needs; nothing was uploaded.
-    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    :raises ConfigurationError: A file is missing; the master is remote or impossible; conf sets a key that has a
+        parameter; Java or Spark is missing; Spark is mixed from two releases or too old for the work root; or the
+        script has no recoverable query. Raised before the upload.
+    :raises ApplicationRefusedError: Conf sets a key that the work root needs. Raised before the upload.
+    :raises StorageUnavailableError: Storage is not writable, or does not refuse to create an existing object.
     """
     target, engine = _target(job, request), job.engines.get(request.engine)
     check_java(engine, request.env, check_spark(job.config, engine, target))
@@ -144,10 +144,9 @@ def upload(job: JobContext, request: JobSpec) -> JobGraph:
 
 
 def upload_files(job: JobContext, *, application: str | Path, **others: Sequence[str | Path]) -> ApplicationArtifacts:
-    """Put the files of an application into storage, after a look at it; warn of what its driver will refuse.
+    """Check an application's files and upload them to storage; warn of queries that its driver will refuse.
 
-    :raises ConfigurationError: A file is not there, or no query of the script could be recovered; nothing was
-        uploaded.
+    :raises ConfigurationError: A file is missing, or the script has no recoverable query. Raised before the upload.
     :raises StorageUnavailableError: As :func:`upload`.
     """
     nameless = check_queries(Path(application)) if Path(application).is_file() else ()
@@ -165,7 +164,7 @@ def upload_files(job: JobContext, *, application: str | Path, **others: Sequence
 def describe(job: JobContext, request: JobSpec) -> JobGraph:
     """Return the graph that :func:`upload` would return. Writes nothing.
 
-    :raises ConfigurationError: A file is not there.
+    :raises ConfigurationError: A file is missing.
     """
     files = digest_application(
         application=request.application,

@@ -1,4 +1,4 @@
-"""Requests to a job, as values. Two requests with one ``request_id`` are one request."""
+"""Requests to a job, as values. Two requests with the same ``request_id`` are the same request."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MUCH_LATER = datetime(9000, 1, 1, tzinfo=timezone.utc)
 
 
 class LostRunPolicy(str, Enum):
-    """What a request does about a live run of another request that has lost its driver, and is not the same.
+    """Policy for a live run of another, different request that has lost its driver.
 
-    ``RECOVER`` goes on with that run, from its own graph. ``RESTART`` ends it and makes the requested run, in
-    one transaction.
+    ``RECOVER`` continues that run with its own graph. ``RESTART`` ends it and creates the requested run, in the same
+    transaction.
     """
 
     RECOVER = "recover"
@@ -32,25 +32,25 @@ class LostRunPolicy(str, Enum):
 
 
 def named_directories(start_from: str | Mapping[str, str]) -> Mapping[str, str]:
-    """Return query -> directory when *start_from* names directories; nothing when it is a word.
+    """Return query -> directory if *start_from* names directories; an empty mapping if it is a word.
 
-    :param start_from: A path, whose last name is the query's, or query -> path.
+    :param start_from: A path whose last name is the query's, or query -> path.
     """
     if not isinstance(start_from, str):
         return dict(start_from)
     if "/" not in start_from:
         return {}
     last = PurePosixPath(split(start_from).path).name
-    # The directory of a query of ours has the name that it is written with; another one that of the query itself.
+    # This package's directories have an encoded query name; any other directory has the query's own name.
     return {QueryDirectory(last) if is_query_directory(last) else last: start_from}
 
 
 def check_start(start_from: str | Mapping[str, str], *, words: Collection[str] = (), directories: bool = False) -> None:
-    """Refuse what names no start. A moment may lie in the future: it may be over when the request is made.
+    """Refuse a text that is no start. A moment may be in the future: it may have passed by the time of the request.
 
-    :param words: What else it may be.
-    :param directories: Whether it may name directories.
-    :raises ConfigurationError: It names nothing.
+    :param words: Other accepted words.
+    :param directories: Whether directories are accepted.
+    :raises ConfigurationError: The text is no start.
     """
     if start_from not in words and not (directories and named_directories(start_from)):
         parse_restore_point(str(start_from), now=_MUCH_LATER)
@@ -61,7 +61,7 @@ def savepoint_arguments(
 ) -> dict[str, object]:
     """Return the arguments of an operation that takes a savepoint.
 
-    :raises ConfigurationError: They cannot be met, or a word has signs that no terminal shows: no manifest takes it.
+    :raises ConfigurationError: An argument is invalid, or a text has unprintable characters, which manifests refuse.
     """
     for name, word in (("schedule", schedule), ("label", label)):
         if not (word or "").isprintable():
@@ -84,11 +84,11 @@ def savepoint_arguments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedRun:
-    """The run that a request led to.
+    """The run of a request.
 
-    :param run: Its number.
-    :param attempt: Its newest submission to the engine.
-    :param created: Whether this very call made the run; ``False`` when it was found again.
+    :param run: Number of the run.
+    :param attempt: Newest submission of the run to the engine.
+    :param created: Whether this call created the run; ``False`` if an earlier one did.
     """
 
     job_id: str

@@ -1,12 +1,12 @@
 """Submission of a job: each step leaves a trace for the next caller with the same request id.
 
-Blobs, graph blob, then one transaction {run node, graph pointer}, then the submission (``control.submission.launch``).
-The run node is the arbiter: its name is its number, so of two submitters one wins, and the loser finds out whether the
-winner is itself. The transaction checks that the checkpoint or savepoint of the plan is still there; from then on who
-removes one finds the run that begins from it (``jobs.run_start``).
+The order: blobs, graph blob, one transaction {run node, graph pointer}, then the submission (``jobs.submit.launch``).
+The run node is the arbiter: its name is its number, so only the first submitter wins, and the loser finds out whether
+the winner had the same request. The transaction checks that the planned checkpoint or savepoint still exists; from then
+on, a process that wants to remove it finds the run that begins from it (``jobs.runs.run_store``).
 
-A live run of another request that has lost its driver is recovered and followed, or ended in the transaction that makes
-the new one (``control.submission.if_lost``). What a request follows is written down before it is recovered: a retry
+A live run of another request that has lost its driver is recovered and followed, or ended in the transaction that
+creates the new run (``jobs.submit.preconditions``). The followed run is recorded before its recovery, so that a retry
 finds it again.
 """
 
@@ -61,17 +61,17 @@ from airflow_provider_ha.jobs.submit.requests import LostRunPolicy, SubmittedRun
 
 log = logging.getLogger(__name__)
 
-_SEPARATOR = "#"  # request#2 is the second run of one request
+_SEPARATOR = "#"  # request#2: the second run of the request
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSubmission:
-    """What a run is made of; its blobs are in storage.
+    """Content of a run whose blobs are in storage.
 
     :param graph: Blob of the job graph.
-    :param start: What it starts from.
-    :param owner: Owner of the job from then on; ``None`` for a job without one.
-    :param arrival: Of a job that comes from another cluster: ends its move, in the transaction that makes the run.
+    :param start: Start of the run.
+    :param owner: Owner of the job from then on; ``None`` for a job without an owner.
+    :param arrival: For a job from another cluster: operations that end its move, in the transaction of the run.
     """
 
     graph: Blob
@@ -92,35 +92,36 @@ def submit_run(
     anew: bool = False,
     seen: int | None = None,
 ) -> SubmittedRun:
-    """Find the run of a request, or make it, and ensure that it is submitted.
+    """Find the run of a request or create it, and ensure that it is submitted.
 
-    :param request_id: Id of the request. It finds its run again, unless that FAILED: then it makes another.
-    :param prepare: Uploads the files of the run. Called only when a run is to be made: a refusal changes nothing.
-    :param engine: Name of the engine of the run that would be made.
-    :param on_lost: Says what becomes of a live run of another request that has lost its driver, or refuses; left out,
-        it is refused.
+    :param request_id: Id of the request. It finds its run again, unless that run FAILED: then it creates another.
+    :param prepare: Uploads the files of the run. Called only before a run is created, so a refusal changes nothing.
+    :param engine: Name of the engine for a new run.
+    :param on_lost: Returns the policy for a live run of another request that has lost its driver, or refuses the
+        request; without it, the request is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.
-    :param accept_loss: Whether the request accepts what a lost run waits for (:func:`recover`).
-    :param anew: Whether a job that only storage knows may begin from nothing: its user has accepted what that means.
-    :param seen: Newest run of the job when this was decided, 0 for none: another one is neither ended nor followed. A
-        run of the request is none that others have made. ``None`` for whichever is the newest.
-    :raises JobStateError: The job has a live run of another request, was moved to another cluster, only storage knows
-        it, or its newest run is not the one that was seen.
-    :raises CheckpointMissingError: What the run was to begin from was removed in that time; no run was made.
-    :raises ConfigurationError: A driver would not outlive the task on this host; nothing was made.
+    :param accept_loss: Whether the request accepts the loss that a lost run waits for (:func:`recover`).
+    :param anew: Whether a job known to storage only may start without a checkpoint, because its user accepts the
+        effects.
+    :param seen: Newest run of the job when the caller decided, 0 for none: any other run is neither ended nor followed,
+        except the request's own. ``None`` accepts any newest run.
+    :raises JobStateError: The job has a live run of another request, has moved to another cluster, is known to storage
+        only, or has a newer run than the caller has seen.
+    :raises CheckpointMissingError: The start of the run was removed before its creation; the job is unchanged.
+    :raises ConfigurationError: A driver would end with the task on this host; the job is unchanged.
     """
     _check_request_id(request_id)
     first: PreparedSubmission | None = None
     if anew and is_known_to_storage_only(job):
         refuse_this_host(job, engine)
-        # First: what it refuses would leave a lost run that no request names.
+        # Prepare first: a refusal after the rebuild would leave a lost run that no request names.
         first = prepare()
         rebuild_unknown(job)
         on_lost = _restart
     else:
         refuse_unknown(job)
     while True:
-        life = read_life(job.coordinator, job.paths)  # before the runs: a run is made only in the life that was read
+        life = read_life(job.coordinator, job.paths)  # before the runs: a run is created only in the life that was read
         refuse_half_deleted(life)
         numbers = job.runs.numbers()
         known = _find_request(job, numbers, request_id)
@@ -164,7 +165,7 @@ def _refuse_unseen(job: JobContext, known: _RequestState, numbers: list[int], se
 
 
 def _restart(_: LostRun) -> LostRunPolicy:
-    """End the run that only storage knew: that is what its user has said."""
+    """End the run that only storage knew, as its user has chosen."""
     return LostRunPolicy.RESTART
 
 
@@ -177,19 +178,18 @@ def _check_request_id(request_id: str) -> None:
 
 
 def made_by(run: Run, request_id: str) -> bool:
-    """Whether a run was made by that request, by its first use or by a later one."""
+    """Return whether a request created the run, by its first or a later use."""
     return re.fullmatch(re.escape(request_id) + rf"(?:{_SEPARATOR}\d+)?", run.request_id) is not None
 
 
 def check_submission(
     job: JobContext, request_id: str, *, on_lost: Callable[[LostRun], LostRunPolicy], seen: int | None = None
 ) -> bool:
-    """Return whether :func:`submit_run` would make a run: not when the request has one, or would follow a lost one.
+    """Return whether :func:`submit_run` would create a run, instead of finding the request's or following a lost one.
 
     Changes nothing.
 
     :param seen: As in :func:`submit_run`.
-
     :raises JobStateError: As :func:`submit_run`.
     """
     numbers = job.runs.numbers()
@@ -206,9 +206,9 @@ def check_submission(
 
 
 def failed_run(job: JobContext, request_id: str) -> RunView | None:
-    """Return the newest run of a request when it FAILED; ``None`` when it did not, or there is none.
+    """Return the newest run of a request if it FAILED; ``None`` otherwise, or without a run.
 
-    :raises JobStateError: It FAILED, and was removed.
+    :raises JobStateError: The run FAILED, and was removed.
     """
     for number, run in job.runs.runs(reversed(job.runs.numbers())).items():
         if made_by(run, request_id):
@@ -222,13 +222,13 @@ def failed_run(job: JobContext, request_id: str) -> RunView | None:
 
 
 def refuse_removed(job: JobContext, request_id: str) -> None:
-    """Refuse a request whose run is removed: to make another would do a second time what was asked once.
+    """Refuse a request whose run was removed: another run would repeat work requested once.
 
-    Call it after the job's runs were looked through: a run that is removed in between has its note by then. A run
-    that FAILED is repeated, also when it is removed.
+    Call it after reading the job's runs: a run removed in between has its note by then. A FAILED run is repeated, even
+    if it was removed.
 
-    :raises JobStateError: The request had a run, which is removed, and did not end FAILED.
-    :raises RecordCorruptError: Whether it had one cannot be read.
+    :raises JobStateError: The request had a run, which was removed and did not end FAILED.
+    :raises RecordCorruptError: The note cannot be read, so the existence of a run is unknown.
     """
     found = RemovedRunStore(job.coordinator, job.paths).find(request_id)
     if found is not None and not found.failed:
@@ -241,12 +241,12 @@ def refuse_removed(job: JobContext, request_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _RequestState:
-    """What a request has led to so far.
+    """State of a request.
 
-    :param number: Its newest run, when that must not be repeated.
-    :param own: Whether the request made that run; else it follows it.
-    :param next_use: How many runs the request would have made with the next one.
-    :param newest: Whether the newest run is one of the request.
+    :param number: Its newest run, if that must not be repeated.
+    :param own: Whether the request created that run; ``False`` if it follows the run.
+    :param next_use: Number of the request's runs, including the next one.
+    :param newest: Whether the job's newest run belongs to the request.
     """
 
     number: int | None
@@ -272,7 +272,7 @@ def _find_request(job: JobContext, numbers: list[int], request_id: str) -> _Requ
 
 
 def _found(job: JobContext, known: _RequestState, request_id: str, *, accept_loss: bool = False) -> SubmittedRun | None:
-    """Return the run that a request has led to; ``None`` when it has ended since, and has to be read again."""
+    """Return the run of a request; ``None`` if it has ended in between, and has to be read again."""
     number = known.number
     assert number is not None, "there is a run"  # noqa: S101  # checked by the caller
     if known.own or job.runs.result(number) is not None:
@@ -288,10 +288,10 @@ def _found(job: JobContext, known: _RequestState, request_id: str, *, accept_los
 
 
 def _made(job: JobContext, lost: LostRun | None, run: Run, creation: list[Op], arrival: Sequence[Op] | None) -> bool:
-    """Make *run*, in place of a lost one if there is one; ``False`` when the job has to be read again.
+    """Create *run*, in place of a lost run if there is one; ``False`` if the job has to be read again.
 
-    :param arrival: Of a job that comes from another cluster.
-    :raises CheckpointMissingError: What it begins from was removed since it was planned.
+    :param arrival: Operations that end the move of a job from another cluster.
+    :raises CheckpointMissingError: The start of the run was removed after it was planned.
     """
     try:
         if lost is not None:
@@ -310,7 +310,7 @@ def _made(job: JobContext, lost: LostRun | None, run: Run, creation: list[Op], a
 
 
 def _replaced(job: JobContext, lost: LostRun, run: Run, creation: list[Op]) -> bool:
-    """Make *run* in the transaction that ends a lost one; ``False`` when that is not lost, or not live, any more."""
+    """Create *run* in the transaction that ends a lost one; ``False`` if that run is no longer lost or live."""
     reason = f"its driver was lost, and run {run.number} takes its place"
     result = result_of(job, lost, JobState.FINISHED, reason=reason, by=run.request_id)
     try:
@@ -324,14 +324,14 @@ def _replaced(job: JobContext, lost: LostRun, run: Run, creation: list[Op]) -> b
 def _earlier_failures(job: JobContext, numbers: list[int]) -> EarlierFailures | None:
     try:
         return failures_before(job.runs.get(numbers[-1])) if numbers else None
-    except JobStateError:  # the job was deleted at this moment: the transaction of the run is rejected
+    except JobStateError:  # the job was just deleted: the transaction of the run is rejected
         return None
 
 
 def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
-    """Return the live run of the job that has lost its driver; ``None`` when the job has no live run.
+    """Return the live run of the job that has lost its driver; ``None`` if the job has no live run.
 
-    :raises JobStateError: It has one that is led, or on its way.
+    :raises JobStateError: The job has a live run with a driver, or with a driver on its way.
     """
     if not numbers or job.runs.result(numbers[-1]) is not None:
         return None
@@ -363,13 +363,14 @@ def _creation(job: JobContext, run: Run, life: JobLife, numbers: list[int]) -> l
         ops.append(Check(paths.run_result(numbers[-1])))  # at most one live run per job
     start = _start_path(job, run)
     if start is not None:
-        # Its pointer never changes but for the mark of a claim, and the plan was verified: that it is there is enough.
+        # The existence of the pointer is enough: it never changes except for the mark of a claim, and the plan was
+        # verified.
         ops.append(Check(start))  # guard: runs-begin-from-what-is-gone
     return ops
 
 
 def _start_path(job: JobContext, run: Run) -> str | None:
-    """Return the pointer of what a run begins from, of this job or of another; ``None`` when it needs none."""
+    """Return the pointer of a run's start, in this or another job; ``None`` if the run needs none."""
     start = run.start
     if start.kind not in {StartKind.CHECKPOINT, StartKind.SAVEPOINT}:
         return None

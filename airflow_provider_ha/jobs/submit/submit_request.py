@@ -1,4 +1,4 @@
-"""Submit a job from a request, or show the plan of its restore."""
+"""Submission of a job from a request, and the dry run of a restore."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, c
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a restore would do.
+    """Expected outcome of a restore.
 
-    :param plan: From where, and what that does to the outputs.
-    :param refusal: What the restore would be refused for at this moment; ``None`` when it would be carried out.
+    :param plan: The restore plan: start and effects on the outputs.
+    :param refusal: The error that the restore would raise now; ``None`` if it would be carried out.
     """
 
     plan: RestorePlan
@@ -30,9 +30,9 @@ class DryRun:
 
 
 def dry_run(job: JobContext, request: RestoreRequest, acting: CallerIdentity) -> DryRun:
-    """Plan a restore, and ask everything that the restore itself asks before it changes anything.
+    """Plan a restore, with all checks that the restore makes before its first change.
 
-    :raises HaError: There is no plan; then it is what the restore would be refused for first.
+    :raises HaError: The restore cannot be planned; it is the first error that the restore would raise.
     """
     makes_run, refusal = True, None
     try:
@@ -55,14 +55,14 @@ def dry_run(job: JobContext, request: RestoreRequest, acting: CallerIdentity) ->
 
 
 def submit_job(job: JobContext, request: JobSpec) -> SubmittedRun:
-    """Run a script as a new run of the job, or find the request's run again.
+    """Run a script as a new run of the job, or find the request's existing run.
 
-    A live run of another request that has lost its driver is recovered and followed when it is of the same graph.
+    A live run of another request that has lost its driver is recovered and followed if its graph is the same.
 
-    :raises JobStateError: The job has a live run of another request; nothing was changed.
-    :raises CheckpointMissingError: What the run is to start from is not there, or known to be bad.
-    :raises RestoreRefusedError: It cannot be continued safely from there.
-    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    :raises JobStateError: The job has a live run of another request; the job is unchanged.
+    :raises CheckpointMissingError: The start of the run is missing, or known to be damaged.
+    :raises RestoreRefusedError: The run cannot continue safely from its start.
+    :raises StorageUnavailableError: Storage is not writable, or does not refuse to create an existing object.
     """
 
     def prepare() -> PreparedSubmission:
@@ -91,7 +91,7 @@ def _start_point(job: JobContext, request: JobSpec) -> StartPoint:
         job_id=job.job_id,
         request_id=request.request_id,
         start_from=LATEST if directories else str(request.start_from),
-        fallback=False,  # never an older one silently: the submitter has not seen that the newest is bad
+        fallback=False,  # never silently an older one: the submitter does not know that the newest is damaged
         claim_mode=request.start.claim_mode,
         adopt=directories,
         sinks=request.start.sinks,
