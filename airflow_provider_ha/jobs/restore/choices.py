@@ -1,11 +1,12 @@
 """Choices of a restore request: sinks, external systems, ownership, and adopted directories.
 
-Invariant: what is claimed is the job's own savepoint, or a directory outside of the cluster. Another job goes on owning
-what is its own, and its leader alone removes it. A savepoint is claimed once; only the request that claimed it may ask
-for the same again, because a restore can be repeated.
+Invariant: a restore claims only the job's own savepoint, or a directory outside the cluster. Another job keeps its
+checkpoints and savepoints, and only its leader removes them. A savepoint is claimed once; a repeated request may claim
+the same savepoint again.
 
-The plan is that of a restore into the same outputs: the old query has ended, this job goes on in its place. So the
-batch that was in flight is executed again with its own boundaries, and what a named file sink has of it is left alone.
+The plan of an adopted directory is that of a restore into the same outputs: the old query has ended, and this job
+continues in its place. So the batch in flight is executed again with its own boundaries, and its output in a named file
+sink is left alone.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ from airflow_provider_ha.uris import split
 def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, chosen: RestoreSource) -> bool:
     """Return whether *chosen* is a savepoint that an earlier restore has claimed.
 
-    :param source: The job that it belongs to.
-    :raises RestoreRefusedError: It is to be claimed, and cannot be.
+    :param source: The job that owns it.
+    :raises RestoreRefusedError: The request claims it, but cannot.
     """
     claims = request.claim_mode is ClaimMode.CLAIM
     if claims and source.job_id != job.job_id:  # guard: another-jobs-savepoint-is-claimed
@@ -84,10 +85,10 @@ def _refuse_second_claim(job: JobContext, request: RestoreRequest, pointer: Save
 def restore_choices(
     request: RestoreRequest, chosen: RestoreSource, *, job_id: str, source_job: str, options: HaOptions | None = None
 ) -> RestoreChoices:
-    """Return the choices of *request*. A query that gets a fresh id has it from then on.
+    """Return the choices of *request*, with new ids for the queries that get a fresh id.
 
-    :param options: Of the graph that wrote the cut; ``None`` when they are not known.
-    :raises ConfigurationError: The request names a query that the cut does not have, or that cannot get a fresh id.
+    :param options: Options of the graph that wrote the cut; ``None`` if unknown.
+    :raises ConfigurationError: The request names a query that the cut lacks, or that cannot get a fresh id.
     """
     _check_names(request, chosen)
     return RestoreChoices(
@@ -102,9 +103,9 @@ def restore_choices(
 
 
 def options_of(source: JobContext, chosen: RestoreSource) -> HaOptions | None:
-    """Return the options of the graph that wrote a cut; ``None`` when it cannot be read.
+    """Return the options of the graph that wrote a cut; ``None`` if the graph cannot be read.
 
-    A run that starts from this graph meets the error; a plan can still be shown.
+    A run that starts from this graph raises the error; a plan can still be shown.
     """
     try:
         return source.graphs.read_graph(Blob(sha256=chosen.graph, size=0)).options
@@ -142,10 +143,10 @@ def _check_names(request: RestoreRequest, chosen: RestoreSource) -> None:
 def external_queries(
     source: JobContext, request: RestoreRequest, chosen: RestoreSource, *, replays: bool = True
 ) -> ExternalQueries:
-    """Return what asks around the queries of a cut.
+    """Return the functions that query external systems about a cut.
 
-    :param source: The job that the cut belongs to.
-    :param replays: Whether batches after the cut are executed again: then their input files are looked up.
+    :param source: The job that owns the cut.
+    :param replays: Whether batches after the cut are executed again, so that their input files are checked.
     """
     asked = _Brokers(source, request, chosen)
     return ExternalQueries(
@@ -156,7 +157,7 @@ def external_queries(
 
 
 class _Brokers:
-    """Asks Kafka with what the request says, or else the options of the graph that wrote the cut."""
+    """Requests to Kafka, with the options of the request, or else of the graph that wrote the cut."""
 
     def __init__(self, source: JobContext, request: RestoreRequest, chosen: RestoreSource) -> None:
         self._source = source
@@ -164,10 +165,10 @@ class _Brokers:
         self._chosen = chosen
 
     def held(self, query: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
-        """Return what the brokers of *query* have of *topics*.
+        """Return the offsets of *topics* on the brokers of *query*.
 
-        :raises ConfigurationError: The brokers are not configured, or cannot be asked.
-        :raises RestoreUnknownError: They do not answer.
+        :raises ConfigurationError: The brokers are not configured, or the Kafka client is missing.
+        :raises RestoreUnknownError: The brokers do not answer.
         """
         servers = self._request.kafka_bootstrap.get(query) or self._said(
             lambda each: each.kafka_bootstrap.get(own_name(query))
@@ -184,7 +185,7 @@ class _Brokers:
         return held_offsets(servers, topics, properties=Path(properties) if properties else None)
 
     def _said(self, option: Callable[[HaOptions], str | None]) -> str | None:
-        """Return what the options of the request say, or else those of the graph."""
+        """Return an option of the request, or else of the graph."""
         own = option(self._request.options) if self._request.options is not None else None
         if own is not None:
             return own
@@ -193,12 +194,12 @@ class _Brokers:
 
 
 def plan_adoption(job: JobContext, request: RestoreRequest) -> tuple[RestoreSource, RestorePlan]:
-    """Verify every directory, and plan to go on from them. Changes nothing.
+    """Verify all directories, and plan to continue from them. Changes nothing.
 
-    :raises CheckpointCorruptError: One of them cannot be restored.
-    :raises ConfigurationError: The names or the paths cannot be used.
-    :raises JobStateError: A query goes on in its directory at this moment.
-    :raises StorageUnavailableError: One of them could not be read, or is not there.
+    :raises CheckpointCorruptError: A directory cannot be restored.
+    :raises ConfigurationError: A name or path is invalid.
+    :raises JobStateError: A query is running in its directory.
+    :raises StorageUnavailableError: A directory is missing or could not be read.
     """
     _check_directory_names(request)
     reach, verify = StorageAccess.of(job.config), verifier("full", None)
@@ -240,9 +241,9 @@ def _check_directory_names(request: RestoreRequest) -> None:
 
 
 def _place(job: JobContext, request: RestoreRequest, text: str) -> str:
-    """Return where a directory lies: a resolved path, or a URI in its normal form.
+    """Return the place of a directory: a resolved path, or a URI in normal form.
 
-    :raises ConfigurationError: It cannot be adopted.
+    :raises ConfigurationError: The directory cannot be adopted.
     """
     place = str(_path(text)) if is_local(text) else _stored(request, text)
     if job.area.touches(place):
@@ -259,7 +260,7 @@ def _path(text: str) -> Path:
         raise ConfigurationError(
             f"checkpoint directory {text!r} is no absolute path", next_step="Write it from the root, without '..'"
         )
-    # Resolved: the driver may run in another directory, and a claimed one is removed under this name.
+    # Resolve it: the driver may run in another directory, and a claimed directory is removed under this name.
     return path.resolve()
 
 

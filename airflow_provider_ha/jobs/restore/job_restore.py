@@ -1,10 +1,10 @@
-"""Restore: choose a cut, plan its effect on the outputs, refuse it or submit a run with that plan.
+"""Restore: choose a cut, plan its effect on the outputs, then refuse it or submit a run with that plan.
 
-The plan is a blob before there is a run that names it, and the driver follows it instead of deciding again. Nothing of
-the source is changed, so a restore can be made any number of times.
+The plan is stored as a blob before the run that names it, and the driver follows it instead of deciding again. A
+restore changes nothing in its source, so it can be repeated.
 
-A job goes on with its own outputs; another job that restores its cut has other outputs. Two jobs that write to one
-output would repeat each other's batches.
+A job continues with its own outputs. Another job that restores the cut has other outputs: two jobs with the same output
+would repeat each other's batches.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _CHOICES = 5
 
 
 def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = None) -> SubmittedRun:
-    """Run a job from a checkpoint or savepoint as a new run, or find the request's run again.
+    """Run a job from a checkpoint or savepoint as a new run, or find the request's existing run.
 
     :param seen: As in :func:`submit_run`.
-    :raises JobStateError: The job has a live run of another request, or its newest run is not the one that was seen;
-        nothing was changed.
-    :raises CheckpointMissingError: There is nothing that can be restored; each candidate is named with its reason.
-    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
-    :raises StorageUnavailableError: The storage cannot be written, or lets two create one object.
+    :raises JobStateError: The job has a live run of another request, or a newer run than the caller has seen. Raised
+        before any change.
+    :raises CheckpointMissingError: There is no restorable candidate; the message has the reason for each.
+    :raises RestoreRefusedError: The request does not accept the verdict of the plan.
+    :raises StorageUnavailableError: Storage is not writable, or does not refuse to create an existing object.
     """
     with RestoreLeases(job, request.request_id) as reading:
 
@@ -97,9 +97,9 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
 def accepted_graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource, plan: RestorePlan) -> JobGraph:
     """Return the graph of the new run, without the files that the request replaces. Writes nothing.
 
-    :raises RestoreRefusedError: The verdict of the plan is not among those that the request allows.
-    :raises RestoreUnknownError: What a source or a sink has is unknown.
-    :raises JobStateError: The cut has no graph: the job has no run yet.
+    :raises RestoreRefusedError: The request does not accept the verdict of the plan.
+    :raises RestoreUnknownError: The content of a source or a sink is unknown.
+    :raises JobStateError: The cut has no graph, because the job has no run yet.
     :raises ConfigurationError: The master is remote, and not allowed.
     """
     require_accepted(plan, request.accept_verdicts)
@@ -107,7 +107,7 @@ def accepted_graph(job: JobContext, request: RestoreRequest, chosen: RestoreSour
 
 
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[RestoreSource, RestorePlan]:
-    """Choose what *request* wants and plan it. Changes nothing; what another job owns is leased while it is read."""
+    """Choose the start of *request* and plan the restore. Changes nothing; leases another job's checkpoint."""
     with RestoreLeases(job, request.request_id) as reading:
         return _plan(job, request, reading)
 
@@ -117,7 +117,8 @@ def _plan(job: JobContext, request: RestoreRequest, reading: RestoreLeases) -> t
         return plan_adoption(job, request)
     source = dataclasses.replace(job, job_id=request.source_job or job.job_id)
     gone = _kept_of(source)
-    # First: an unknown job is not a job without checkpoints. Of a deleted one only savepoints are left.
+    # Read the job first: an unknown job is an error, unlike a job without checkpoints. A deleted job has only
+    # savepoints.
     generation = source.snapshot().generation if gone is None else None
     last = last_directory(source, generation) if generation is not None else None
     past = gone.past if gone is not None else life_before(source, last)
@@ -161,7 +162,7 @@ def _begun_later(source: JobContext, generation: Generation | None, chosen: Rest
 
 
 def _kept_of(source: JobContext) -> DeletedJob | None:
-    """Return the record of a job that was deleted, and whose savepoints are kept; ``None`` of every other."""
+    """Return the record of a deleted job with kept savepoints; ``None`` for any other job."""
     deleted = read_life(source.coordinator, source.paths).deleted
     return deleted if deleted is not None and deleted.complete and deleted.keep_savepoints else None
 
@@ -169,14 +170,14 @@ def _kept_of(source: JobContext) -> DeletedJob | None:
 def _choose(
     job: JobContext, source: JobContext, request: RestoreRequest, reading: RestoreLeases
 ) -> tuple[Selection, RestoreSource]:
-    """Select, and keep what was selected from being removed by the leader of another job."""
+    """Select a checkpoint, and keep the leader of another job from removing it."""
     for _ in range(_CHOICES):
         selection = select_checkpoint(source, start_from=str(request.start_from), fallback=request.fallback)
         chosen = selection.require()
         if source.job_id == job.job_id:
-            return selection, chosen  # only a leader removes checkpoints, and a restore begins when there is none
+            return selection, chosen  # only a leader removes checkpoints, and the restored job is not led
         reading.hold(source, chosen)  # guard: restores-without-a-lease
-        # The lease first, the pointer after it: then either we miss the pointer or the remover finds the lease.
+        # Create the lease, then read the pointer: either the pointer is missing, or the remover finds the lease.
         if source.coordinator.find(pointer_path(source.paths, chosen.name)) is not None:
             return selection, chosen
     raise CheckpointMissingError(
@@ -186,7 +187,7 @@ def _choose(
 
 
 def _drained(source: JobContext, generation: Generation | None) -> Mapping[str, DrainedQuery]:
-    """Return what a drain wrote at the end of the last run that worked; runs that never came to work wrote nothing."""
+    """Return the drain output of the last run that worked; runs that never worked wrote none."""
     result = source.runs.result(generation.run) if generation is not None else None
     return result.drained if result is not None else {}
 
@@ -194,16 +195,16 @@ def _drained(source: JobContext, generation: Generation | None) -> Mapping[str, 
 def require_accepted(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> None:
     """Refuse a plan whose verdict is not accepted.
 
-    :raises CheckpointError: It is not.
+    :raises CheckpointError: The verdict is not accepted.
     """
     if (refusal := refusal_of(plan, accept_verdicts)) is not None:
         raise refusal
 
 
 def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> CheckpointError | None:
-    """Return what a plan is refused for; ``None`` when it is carried out. Pure.
+    """Return the error that refuses a plan; ``None`` if the plan is accepted. Pure.
 
-    :param accept_verdicts: Verdicts that are accepted.
+    :param accept_verdicts: Accepted verdicts.
     """
     what = f"restoring {plan.name} of job {plan.source_job!r}"
     refused = not_accepted(plan, accept_verdicts)
@@ -228,7 +229,7 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
 
 
 def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> StartPoint:
-    """Write the plan to storage, and return the start point of the run that follows it."""
+    """Write the plan to storage, and return the start point for the run that follows it."""
     sha256, size = put_blob(job.store, plan.to_bytes())
     return StartPoint(
         kind=StartKind(plan.source),
@@ -245,9 +246,9 @@ _FILES = ("application", "py_files", "files", "jars", "archives")
 
 
 def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> JobGraph:
-    """Return the graph of the new run: that which wrote the cut, with what the request replaces but files.
+    """Return the graph of the new run: the graph that wrote the cut, with the request's replacements except files.
 
-    What was adopted has none: then it is that of the job's newest run.
+    An adopted directory has no graph and uses that of the job's newest run.
     """
     if not chosen.graph:
         raise JobStateError(
@@ -296,7 +297,7 @@ def _given_files(request: RestoreRequest) -> dict[str, Any]:
 
 
 def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
-    """Upload the files that the request replaces, after a look at the storage."""
+    """Upload the files that the request replaces, after a check of the storage."""
     if not (given := _given_files(request)):
         check_storage(job)
         return {}
@@ -305,7 +306,7 @@ def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
 
 
 def _writers_dead(source: JobContext, generation: Generation | None) -> bool:
-    """Whether every driver that could write to an output is proven dead: not when nothing is known of its run."""
+    """Return whether every driver that could write to an output is proven dead; ``False`` if its run is unknown."""
     if generation is None:
         return True
     return generation.run in source.runs.numbers() and source.runs.get(generation.run).is_dead

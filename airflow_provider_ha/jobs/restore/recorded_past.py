@@ -1,10 +1,11 @@
-"""The past of a job for a restore: starts of its runs, last working directory, and drains before a deletion.
+"""The past of a job for a restore: starts of its runs, last working directory, and the life before a deletion.
 
-Invariant: a damaged record keeps no deletion from its end. What it would say counts as the worst: batches that nothing
-records. What could not be read at all refuses the deletion.
+Invariants:
 
-Invariant: it counts until a later run has a checkpoint. A working directory proves nothing: a run has one before its
-script begins, so also a run whose script fails at once.
+- A damaged record does not block a deletion. Its content counts as the worst case: batches without a record. A record
+  that could not be read because of an outage refuses the deletion.
+- The facts of an earlier life are relevant until a later run has a checkpoint. A working directory proves nothing: a
+  run has one before its script begins, even if the script fails immediately.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from airflow_provider_ha.jobs.runs.run_store import working_directory
 
 
 def life_before(job: JobContext, last: LastDirectory | None) -> PastLife | None:
-    """Return what the deletion has noted that ended the life before; ``None`` when nothing of it counts any more.
+    """Return the facts that the last deletion has recorded; ``None`` if they are no longer relevant.
 
-    :param last: Working directory of the last run of this life; ``None`` when none has one, or it is not known.
-    :raises RecordCorruptError: The note cannot be read.
-    :raises StorageUnavailableError: Something could not be read.
+    :param last: Working directory of the last run of this life; ``None`` if none exists, or if it is unknown.
+    :raises RecordCorruptError: The record of the facts cannot be read.
+    :raises StorageUnavailableError: A read failed.
     """
     past = RemovedRunStore(job.coordinator, job.paths).read().past
     if past is None:
@@ -44,9 +45,9 @@ def life_before(job: JobContext, last: LastDirectory | None) -> PastLife | None:
 
 
 def _beside(past: PastLife, last: LastDirectory) -> PastLife:
-    """Return what counts beside a directory of this life, of which no checkpoint says what happened in it.
+    """Return the facts that stay relevant after a run of this life without a checkpoint.
 
-    A batch that it has planned is an ordinary one, and not the drain's of the same number.
+    A batch planned in its directory is an ordinary batch, and not the earlier drain with the same number.
     """
     directory = last.area.tree(last.area.current(last.key))
     drained = {
@@ -60,10 +61,10 @@ def _beside(past: PastLife, last: LastDirectory) -> PastLife:
 
 
 def last_directory(source: JobContext, generation: Generation) -> LastDirectory:
-    """Return the directory that *generation* names, with what its run was to execute again.
+    """Return the directory that *generation* names, with the batches that its run had to execute again.
 
     :raises RecordCorruptError: The generation names anything but a working directory of the job.
-    :raises StorageUnavailableError: Something could not be read.
+    :raises StorageUnavailableError: A read failed.
     """
     key = working_directory(source.area, source.paths, generation)
     followed = generation.fallback.plan if generation.fallback is not None else _plan_of_run(source, generation.run)
@@ -76,10 +77,10 @@ def _plan_of_run(source: JobContext, run: int) -> Blob | None:
 
 
 def run_starts(source: JobContext, generation: Generation, *, after: int = 0) -> dict[int, RunStart]:
-    """Return run -> where it began, of the runs that may have worked.
+    """Return run -> its start, for the runs that may have worked.
 
-    :param generation: The last working directory: no later run has had one, or given a sink anything.
-    :param after: Run of a cut: only of later runs is it read whether a driver has led them.
+    :param generation: The last working directory: no later run has had one, or written to a sink.
+    :param after: Run of a cut; leadership of drivers is read for later runs only.
     :raises RecordCorruptError: A run cannot be read.
     """
     numbers = [number for number in source.runs.numbers() if number <= generation.run]
@@ -100,10 +101,10 @@ FoundT = TypeVar("FoundT")
 
 
 def known_past(job: JobContext, last_run: int) -> PastLife:
-    """Return what a restore would know of a job that is about to be deleted.
+    """Return the past of a job about to be deleted, as far as a restore would know it.
 
     :param last_run: Number of its newest run.
-    :raises StorageUnavailableError: Something could not be read.
+    :raises StorageUnavailableError: A read failed.
     """
     damaged: list[RecordCorruptError] = []
     worked = _read(damaged, partial(read_record, job.coordinator, job.paths.generation, Generation))
@@ -113,7 +114,7 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
     drained, unrecorded = known.drained, known.unrecorded
     if last is not None:
         traces = _read(damaged, partial(read_last_traces, checkpoint_store(job).payloads(), last))
-        # Without a digest: the claim of the output goes, so another job may have written the entry that is there later.
+        # No digest: the claim on the output is removed, so another job may write the entry later.
         unfinished = {query: DrainedQuery(batch=batch) for query, batch in traces.drained.items()} if traces else {}
         drained = drained | unfinished
         unrecorded = unrecorded or (traces is not None and traces.unrecorded)
@@ -136,7 +137,7 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
 
 
 def _read(damaged: list[RecordCorruptError], read: Callable[[], FoundT]) -> FoundT | None:
-    """Return what *read* returns; ``None`` for a damaged record, which *damaged* gets."""
+    """Return the result of *read*; for a damaged record, append the error to *damaged* and return ``None``."""
     try:
         return read()
     except RecordCorruptError as error:
