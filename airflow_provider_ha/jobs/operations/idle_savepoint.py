@@ -1,13 +1,15 @@
-"""A savepoint of a job without a driver: a copy of its newest proven checkpoint.
+"""Savepoint of a job without a driver: a copy of its newest proven checkpoint.
 
 Invariants:
 
-- Nothing waits for the copy. It is made without the job's lock, so a driver may start in that time; a reader's lease
-  keeps the checkpoint until the copy is verified.
-- Each copy has a separate directory, also where two calls have one operation id: none replaces files of another.
-- One transaction, made as the leader of a job that no process leads, makes the pointer and the answer known. It checks
-  that the job was not deleted since, and creates the operation's node: of two calls with one id one wins, and the other
-  removes its own copy. Nothing is recorded before it, so the next call with the id begins again.
+- Other processes do not wait for the copy. It is made without the job's lock, so a driver may start in that time; a
+  reader's lease keeps the checkpoint until the copy is verified.
+- Each copy has a separate directory, even for two calls with the same operation id, so no copy replaces files of
+  another.
+- One transaction, committed as the leader of a job without a driver, publishes the pointer and the answer. It checks
+  that the job was not deleted in between, and creates the operation's node: of two calls with the same id, the first
+  wins and the other removes its own copy. Nothing is recorded earlier, so the next call with the id starts from the
+  beginning.
 """
 
 from __future__ import annotations
@@ -50,9 +52,9 @@ from airflow_provider_ha.names import short_name
 def copy_request(
     job: JobContext, chosen: RestoreSource, savepoint_id: str, *, label: str, schedule: str | None = None
 ) -> tuple[SavepointRequest, Tree]:
-    """Return what a copy of a checkpoint is asked for, and the directory that it reads.
+    """Return the request for a copy of a checkpoint, and the directory to read.
 
-    A query that has committed nothing yet is left out: it has no file.
+    A query without a committed batch is left out, because it has no file.
 
     :param chosen: A checkpoint; a reader's lease on it has to outlast the copy.
     """
@@ -80,7 +82,7 @@ def _kept_logs(root: Tree, queries: dict[str, QueryCut]) -> dict[str, Tree]:
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 3  # a job that is started, stopped and started again in that time
+_LOOKS = 3  # for a job that is started, stopped and started again during the call
 Tell = Callable[[str], None]
 
 
@@ -93,19 +95,19 @@ def take_savepoint(
     requested_by: str,
     tell: Tell = lambda _: None,
 ) -> Operation:
-    """Ask the driver for a savepoint; of a job that is over, copy its newest proven checkpoint and return the answer.
+    """Request a savepoint from the driver; for an ended job, copy its newest proven checkpoint and return the answer.
 
-    A job that has lost its driver is not over: the next driver takes it, of all that was committed.
+    A job that has lost its driver has not ended: the next driver takes the savepoint, with all committed batches.
 
-    :param arguments: Of the operation.
-    :param retention: What *arguments* say of the savepoints of its schedule.
-    :param tell: Called with each step, for people who wait.
-    :raises UnknownJobError: There is no such job.
-    :raises CheckpointMissingError: The job is over, and no checkpoint of it is proven.
-    :raises JobStateError: It has no run, was deleted in that time, or the id was used for something else.
-    :raises LeadershipUnavailableError: Another process holds the lock of the job that is over; nothing was made.
+    :param arguments: Arguments of the operation.
+    :param retention: Retention of the schedule's savepoints, from *arguments*.
+    :param tell: Progress callback, called with a description before a long step.
+    :raises UnknownJobError: The job does not exist.
+    :raises CheckpointMissingError: The job has ended without a proven checkpoint.
+    :raises JobStateError: The job has no run, was deleted during the call, or the id belongs to another request.
+    :raises LeadershipUnavailableError: Another process holds the lock of the ended job; no savepoint exists.
     """
-    job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+    job.snapshot()  # raises UnknownJobError, with the names of the known jobs
     for _ in range(_LOOKS):
         newest = job.runs.latest()
         over = newest is not None and newest.result is not None
@@ -134,9 +136,9 @@ def take_savepoint(
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One call for one job.
+    """A call that copies a checkpoint of a job.
 
-    :param run: Its newest run, which is over.
+    :param run: The newest run of the job, which has ended.
     """
 
     job: JobContext
@@ -147,7 +149,7 @@ class _Copy:
     requested_by: str
 
     def make(self, tell: Tell) -> Operation:
-        life = read_life(self.job.coordinator, self.job.paths)  # before the look at its checkpoints
+        life = read_life(self.job.coordinator, self.job.paths)  # before its checkpoints are read
         if life.deleted is not None:
             raise JobStateError(f"job {self.job.job_id!r} was deleted", next_step="Nothing was copied")
         found: list[Selection] = []
@@ -165,9 +167,10 @@ class _Copy:
         return self._retained(answered)
 
     def _same(self, chosen: RestoreSource) -> str | None:
-        """Return the schedule's newest savepoint when it holds the checkpoint already.
+        """Return the schedule's newest savepoint if it already has the checkpoint.
 
-        A schedule goes on while the job is stopped: its limits would replace all that it has by copies of one cut.
+        A schedule continues while the job is stopped: without this check, its retention would replace all savepoints by
+        copies of a single cut.
         """
         schedule = self.arguments.get("schedule")
         if schedule is None:
@@ -209,20 +212,20 @@ class _Copy:
         try:
             store.publish(commit, store.copy(request, root))
         except OutcomeUnknownError:
-            raise  # the pointer may be there
+            raise  # the pointer may exist
         except BaseException:
             self._discard(savepoint_id)
             raise
         answered = operations.read(self.job.coordinator, self.job.paths, self.operation_id)
-        assert answered is not None  # noqa: S101  # it was made with the pointer
+        assert answered is not None  # noqa: S101  # it was created with the pointer
         return answered
 
     def _commit(self, life: JobLife, result: dict[str, Any], *ops: Op) -> Operation:
-        """Make the answer known together with *ops*, as the leader of a job without a driver.
+        """Publish the answer together with *ops*, as the leader of a job without a driver.
 
         :raises NodeExistsError: Another call with the id was faster.
         :raises LeadershipUnavailableError: A driver leads, or another process acts on the job.
-        :raises JobStateError: The job was deleted since.
+        :raises JobStateError: The job was deleted in between.
         """
         now = self.job.clock.now()
         with take_lock(self.job, self.run.number) as leadership:
@@ -245,7 +248,7 @@ class _Copy:
                 raise JobStateError(
                     f"job {self.job.job_id!r} was deleted while its savepoint was made", next_step="Nothing was kept"
                 ) from error
-            with suppress(HaError):  # a schedule goes on asking a job that no driver cleans up behind
+            with suppress(HaError):  # a schedule continues for an ended job, without a driver to remove old operations
                 for old in operations.expired(operations.list_operations(self.job.coordinator, self.job.paths), now):
                     leadership.commit(operations.forget_op(self.job.paths, old))
         return answer
@@ -259,7 +262,7 @@ class _Copy:
         return result | ({"passed_over": list(passed_over)} if passed_over else {})
 
     def _retained(self, answered: Operation) -> Operation:
-        """Remove what the schedule keeps no longer, and note it; a kill before that leaves it to the next savepoint."""
+        """Remove the schedule's surplus savepoints and record that; after a kill, the next savepoint does so."""
         if self.retention is None:
             return answered
         commit = brief_commit(self.job, self.run.number)
@@ -284,7 +287,7 @@ class _Copy:
 def _proven(job: JobContext, selection: Selection) -> RestoreSource:
     """Return the newest proven checkpoint.
 
-    :raises CheckpointMissingError: There is none.
+    :raises CheckpointMissingError: The job has no proven checkpoint.
     """
     chosen = selection.chosen
     if chosen is not None and chosen.source == CHECKPOINT and any(each.batch >= 0 for each in chosen.queries.values()):

@@ -1,16 +1,16 @@
-"""Requests to a running job, and their results.
+"""Requests to a running job, and their answers.
 
 The requester creates a node whose name can be taken only once; from then on only the leader writes it, fenced by its
-epoch. So two requests with one id are one request, from any process, and an answer outlives every process that waits
-for it.
+epoch. So two requests with the same id are the same request, from any process, and an answer outlives every process
+that waits for it.
 
-Invariant for the leader: the answer of an operation that ends the run (stop, cancel) is in the same transaction as the
-run's result (:func:`ending_ops`), as are those of the others that asked for an end; every other answer comes before it.
-An operation that is still open when the run has its result reads as that result answers it (:func:`read`), although no
-process was left to write that: also one that was requested at that very moment.
+Invariant for the leader: the answer to an operation that ends the run (stop, cancel) is in the transaction of the run's
+result (:func:`ending_ops`), together with the answers to all other requests for an end. Every other answer comes before
+it. If an operation is still open when the run has its result, its answer follows from that result (:func:`read`), even
+if all its writers were gone, or if the request came at the same moment.
 
-Two people who stop one job, or a person and a DAG, ask for one end, and only one of the requests is carried out. A
-request that the end does not fulfil has FAILED: its answer says what ended the run, what is missing, and what helps.
+Two users, or a user and a DAG, may stop the same job. Only the first request is carried out. A request whose demands
+the end does not meet has FAILED: its answer has the cause of the end, the unmet demand, and the remedy.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from airflow_provider_ha.redaction import public
 
 
 ENDING = (OperationKind.STOP, OperationKind.CANCEL, OperationKind.CANCEL_WITH_SAVEPOINT)
-"""The kinds that ask for the end of the run."""
+"""Operations that end the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """The answer to one operation."""
+    """The answer to an operation."""
 
     state: OperationState
     result: Mapping[str, Any]
@@ -47,9 +47,9 @@ class OperationResult:
 
 
 def answer_of_end(operation: Operation, result: RunResult, *, job_id: str) -> OperationResult:
-    """Return what an open operation is answered when its run has *result*. Pure.
+    """Return the answer to an operation that is open when its run gets *result*. Pure.
 
-    :param job_id: The job, for the commands that help.
+    :param job_id: The job, for the commands in the answer.
     """
     end = result.end
     if end is None or operation.operation not in ENDING:
@@ -62,7 +62,7 @@ def answer_of_end(operation: Operation, result: RunResult, *, job_id: str) -> Op
 
 
 def _missing(operation: Operation, result: RunResult, end: RunEnd, job_id: str) -> str:
-    """Return what the end of the run lacks of what was asked, and what helps; empty when it lacks nothing."""
+    """Return the demand that the end of the run does not meet, and the remedy; empty if it meets all."""
     wanted, canceled = operation.operation, result.state is JobState.CANCELED
     if wanted is OperationKind.STOP:
         if canceled:
@@ -90,7 +90,7 @@ def _missing_of_stop(operation: Operation, end: RunEnd, job_id: str) -> str:
 
 
 def _ending(end: RunEnd, result: RunResult) -> str:
-    """Return what ended a run, as the rest of a sentence that begins with the run."""
+    """Return the cause of a run's end, as the predicate of a sentence about the run."""
     at = "" if result.checkpoint is None else f" (checkpoint {result.checkpoint})"
     if end.operation is None:
         return f"ended by itself{at}, as its script did"
@@ -119,11 +119,11 @@ def _restore(job_id: str) -> str:
 log = logging.getLogger(__name__)
 KEPT_FOR = timedelta(days=7)
 KEPT_AT_MOST = 100
-ANSWERED_AT_MOST = 50  # in one transaction: ZooKeeper takes 1 MB
+ANSWERED_AT_MOST = 50  # per transaction: ZooKeeper's limit is 1 MB
 
 
 class FencedLeader(Protocol):
-    """What a leader brings: its epoch, and transactions that only it can make (``election.Leadership``)."""
+    """A leader's epoch and fenced transactions (``coordination.leadership.Leadership``)."""
 
     @property
     def epoch(self) -> int:
@@ -132,7 +132,7 @@ class FencedLeader(Protocol):
     def commit(self, *ops: Op) -> list[int]:
         """Apply *ops* if this is still the leader.
 
-        :raises LeadershipError: It is not any more; nothing was changed.
+        :raises LeadershipError: This process no longer leads; its writes were rejected.
         """
 
 
@@ -147,13 +147,12 @@ def request(
     clock: Clock,
     seen: int | None = None,
 ) -> Operation:
-    """Ask the job for an operation, or find the request with this id again, in any state.
+    """Create a request to the job, or find the request with this id again, in any state.
 
-    :param operation_id: The request's own id; a retry of the request uses it again.
-    :param requested_by: For people, free text: DAG, task and run, or user and host.
-    :param seen: Run that the operation is meant for; ``None`` for the newest one, whichever that is.
-    :raises JobStateError: The job has no live run, its newest run is not the one that was meant, or the id was used to
-        ask for something else.
+    :param operation_id: The request's unique id, the same for retries.
+    :param requested_by: Free text for users: DAG, task and run, or user and host.
+    :param seen: Run that the operation is meant for; ``None`` for the newest run in any case.
+    :raises JobStateError: The job has no live run, its newest run is not *seen*, or the id belongs to another request.
     """
     known = read(coordinator, paths, operation_id)
     if known is None:
@@ -169,7 +168,7 @@ def request(
             requested_at=clock.now(),
         )
         create_once(coordinator, paths.operation(operation_id), wanted)
-        # Another process may have been faster, and the run may have ended by now: the state in ZooKeeper counts.
+        # Another process may have been faster, and the run may have ended in between: the state in ZooKeeper counts.
         known = read(coordinator, paths, operation_id) or wanted
     if known.operation is not kind or known.arguments != dict(arguments):
         raise JobStateError(
@@ -181,9 +180,10 @@ def request(
 
 
 def read(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operation | None:
-    """Return an operation as it has to be understood; ``None`` when it was never asked or is forgotten.
+    """Return an operation, answered if its run has a result; ``None`` if it is unknown or was removed.
 
-    When the run turns out to have a result, the operation is read once more: the answer may have been written with it.
+    If the run has a result, the operation is read again, because its answer may have been written in the same
+    transaction.
     """
     found = read_record(coordinator, paths.operation(operation_id), Operation)
     if found is None or found[0].state.final:
@@ -196,9 +196,9 @@ def read(coordinator: Coordinator, paths: JobPaths, operation_id: str) -> Operat
 
 
 def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operation | None:
-    """Return the operation of a child of ``operations``; ``None``, with a line in the log, when it is not one.
+    """Return the operation of a child of ``operations``; log a stray child, and return ``None``.
 
-    A child that is no operation can be neither done nor answered, and it must not keep the others from that.
+    A stray node cannot be executed or answered, and must not block the other operations.
     """
     path = f"{paths.operations}/{name}"
     if not ours((name,), is_plain, parent=paths.operations):
@@ -215,7 +215,7 @@ def read_listed(coordinator: Coordinator, paths: JobPaths, name: str) -> Operati
 
 
 def settled(operation: Operation, result: RunResult | None, *, job_id: str) -> Operation:
-    """Return an operation as the result of its run leaves it (``jobs.end_answers``). Pure."""
+    """Return an operation with the answer that follows from the result of its run. Pure."""
     if operation.state.final or result is None:
         return operation
     answer = answer_of_end(operation, result, job_id=job_id)
@@ -223,7 +223,7 @@ def settled(operation: Operation, result: RunResult | None, *, job_id: str) -> O
 
 
 def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
-    """Return all operations that are remembered, oldest request first."""
+    """Return all operations, oldest request first."""
     found = (read_listed(coordinator, paths, name) for name in coordinator.children(paths.operations))
     return sorted(
         (operation for operation in found if operation is not None),
@@ -232,21 +232,21 @@ def list_operations(coordinator: Coordinator, paths: JobPaths) -> list[Operation
 
 
 def open_runs(coordinator: Coordinator, paths: JobPaths) -> set[int]:
-    """Return the runs of the operations that no leader has answered yet, also where the run has a result by now.
+    """Return the runs of the operations without a leader's answer, including runs with a result.
 
-    What is answered by the result of its run (:func:`settled`) is known from that alone, until a leader has noted it.
+    Such an answer follows from the run's result alone (:func:`settled`), until a leader writes it.
     """
     return {operation.run for operation in _unanswered(coordinator, paths)}
 
 
 def _unanswered(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
-    """Return the operations that no leader has answered, as they are written."""
+    """Return the operations without a leader's answer, as stored."""
     nodes = coordinator.read(
         Reads(tuple(f"{paths.operations}/{name}" for name in coordinator.children(paths.operations)))
     )
     found = []
     for path, node in nodes.nodes.items():
-        with suppress(RecordCorruptError):  # no requester can read it either
+        with suppress(RecordCorruptError):  # its requester cannot read it either
             if node is None or (operation := Operation.from_bytes(node.data, source=path)).state.final:
                 continue
             if path == paths.operation(operation.operation_id):
@@ -255,7 +255,7 @@ def _unanswered(coordinator: Coordinator, paths: JobPaths) -> list[Operation]:
 
 
 def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Operation]:
-    """Return the cancels of *run* that are due and not answered yet."""
+    """Return the due, unanswered cancels of *run*."""
     return [
         operation
         for operation in list_operations(coordinator, paths)
@@ -264,17 +264,17 @@ def open_cancels(coordinator: Coordinator, paths: JobPaths, run: int) -> list[Op
 
 
 def cancel_is_due(operation: Operation) -> bool:
-    """Whether the run has to end now: at a cancel at once, at one with a savepoint as soon as that is taken. Pure."""
+    """Return whether the run has to end now; a cancel with a savepoint waits for the savepoint. Pure."""
     if operation.operation is OperationKind.CANCEL_WITH_SAVEPOINT:
         return bool(operation.result.get("savepoint_id"))
     return operation.operation is OperationKind.CANCEL
 
 
 def claim(leader: FencedLeader, paths: JobPaths, operation: Operation) -> Operation:
-    """Take an operation up. One that an earlier epoch left RUNNING is taken over.
+    """Mark an operation as RUNNING under this epoch, even if an earlier epoch left it RUNNING.
 
-    :raises JobStateError: It is final already.
-    :raises LeadershipError: This process does not lead any more.
+    :raises JobStateError: The operation is final already.
+    :raises LeadershipError: This process no longer leads.
     """
     if operation.state.final:
         raise JobStateError(f"operation {operation.operation_id!r} is {operation.state.value}: it cannot be taken up")
@@ -284,9 +284,9 @@ def claim(leader: FencedLeader, paths: JobPaths, operation: Operation) -> Operat
 
 
 def note(leader: FencedLeader, paths: JobPaths, operation: Operation, *, result: Mapping[str, Any]) -> Operation:
-    """Write what is done of an operation so far, and leave it RUNNING.
+    """Write the interim result of an operation, and leave it RUNNING.
 
-    :raises LeadershipError: This process does not lead any more; nothing is noted.
+    :raises LeadershipError: This process no longer leads; the result is not written.
     """
     return _answer(leader, paths, operation.model_copy(update={"result": dict(result)}))
 
@@ -296,7 +296,7 @@ def complete(
 ) -> Operation:
     """Answer an operation that does not end the run.
 
-    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    :raises LeadershipError: This process no longer leads; the operation is unanswered.
     """
     return _answer(leader, paths, _answered(operation, OperationState.COMPLETED, clock.now(), result=result))
 
@@ -310,26 +310,26 @@ def fail(
     clock: Clock,
     result: Mapping[str, Any] | None = None,
 ) -> Operation:
-    """Answer that an operation could not be done, why, and what is left of it in *result* (the path of a checkpoint).
+    """Answer that an operation failed, with the error and its partial *result* (such as the path of a checkpoint).
 
-    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    :raises LeadershipError: This process no longer leads; the operation is unanswered.
     """
     return _answer(leader, paths, _answered(operation, OperationState.FAILED, clock.now(), result=result, error=error))
 
 
 def abandon(leader: FencedLeader, paths: JobPaths, operation: Operation, *, reason: str, clock: Clock) -> Operation:
-    """Answer that an operation will not be done, because the request was for a run that is over.
+    """Answer that an operation is abandoned, because its run has ended.
 
-    :raises LeadershipError: This process does not lead any more; the operation is unanswered.
+    :raises LeadershipError: This process no longer leads; the operation is unanswered.
     """
     return _answer(leader, paths, _answered(operation, OperationState.ABANDONED, clock.now(), error=reason))
 
 
 def ending_ops(coordinator: Coordinator, paths: JobPaths, run: int, result: RunResult) -> list[SetData]:
-    """Return the writes that answer what is open of *run*, for the transaction that gives it *result*.
+    """Return the writes that answer the open operations of *run*, for the transaction that writes *result*.
 
-    Those that asked for an end (``end_answers.ENDING``), the oldest first; where they are very many, the others read as
-    the result answers them.
+    They cover requests for an end (:data:`ENDING`), oldest first. Beyond a limit, the others are answered by the result
+    alone.
     """
     if (end := result.end) is None:
         return []
@@ -341,7 +341,7 @@ def ending_ops(coordinator: Coordinator, paths: JobPaths, run: int, result: RunR
 
 
 def expired(operations: Iterable[Operation], now: datetime) -> list[Operation]:
-    """Return what need not be remembered: final for more than 7 days, or final and not among the newest 100. Pure."""
+    """Return the operations to remove: final for more than 7 days, or final and not among the newest 100. Pure."""
     newest_first = sorted(operations, key=lambda operation: operation.requested_at, reverse=True)
     return [
         operation
@@ -351,7 +351,7 @@ def expired(operations: Iterable[Operation], now: datetime) -> list[Operation]:
 
 
 def forget_op(paths: JobPaths, operation: Operation) -> Delete:
-    """Return the removal of an expired operation. Only in a leader's transaction."""
+    """Return the removal of an expired operation, for a leader's transaction."""
     return Delete(paths.operation(operation.operation_id))
 
 

@@ -1,9 +1,8 @@
 """Stop, cancel or fail a run, with or without its driver.
 
-A cancel that the driver has left open comes first.
-
-The job then goes on from its newest retained checkpoint. What was committed after that one is executed again with its
-recorded boundaries by the next start, as after every loss. What only a driver can do is left to the next one.
+A run that ends without its driver keeps its newest retained checkpoint. The next start executes the batches committed
+after that checkpoint again, with their recorded boundaries, as after every loss. Work that needs a driver is left to
+the next one. A cancel that the driver has left open comes first.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ log = logging.getLogger(__name__)
 def fail(job: JobContext, reason: str, *, by: str) -> None:
     """End a run without a driver as FAILED.
 
-    :raises JobStateError: There is no live run, or it has a leader.
+    :raises JobStateError: The job has no live run, or has a leader.
     """
     conclude(job, JobState.FAILED, reason=reason, by=by)
 
@@ -49,12 +48,12 @@ def fail(job: JobContext, reason: str, *, by: str) -> None:
 def cancel(
     job: JobContext, *, operation_id: str, requested_by: str, savepoint: bool = False, seen: int | None = None
 ) -> Operation:
-    """Ask the driver to end at once; when there is none, end the run here.
+    """Request the immediate end of a run from its driver; without a driver, end the run here.
 
-    :param savepoint: Take a savepoint first. When that fails the job goes on. Only a driver can take it: of a job that
-        has lost its own the request stays for the next one, with a line in the log that says what helps.
+    :param savepoint: Whether to take a savepoint first; if that fails, the job continues. Only a driver can take it: if
+        the job has lost its driver, the request waits for the next one, and a log line names the remedy.
     :param seen: As in ``operations.request``.
-    :raises JobStateError: There is no live run.
+    :raises JobStateError: The job has no live run.
     """
     operation = operations.request(
         job.coordinator,
@@ -81,30 +80,30 @@ def cancel(
     try:
         conclude_canceled(job, operation, by=requested_by)
     except (LeadershipUnavailableError, JobStateError) as error:
-        # A driver took the lock first: it finds the request, or has ended the run. What counts is what is there now.
+        # A driver took the lock first: it finds the request, or has ended the run. Read the current state.
         log.info("cancel %s of %s is left to the driver: %s", operation_id, job.job_id, error)
     return operations.read(job.coordinator, job.paths, operation_id) or operation
 
 
-LOST_AFTER = 30.0  # seconds: time for a recovery, whose driver would carry out the stop
-_LOOKS = 3  # a driver that comes and goes is read again
+LOST_AFTER = 30.0  # seconds for a recovery, whose driver would carry out the stop
+_LOOKS = 3  # for a driver that comes and goes
 
 
 def stop(
     job: JobContext, *, operation_id: str, requested_by: str, mode: str, savepoint: bool, seen: int | None = None
 ) -> Operation:
-    """Ask the driver to stop with a checkpoint; when it is lost, end the run here with the newest retained one.
+    """Request a stop with a checkpoint from the driver; if it is lost, end the run here with its newest checkpoint.
 
-    A drain, a savepoint, and a run that has no checkpoint yet need a driver: their request stays for the next one, with
-    a line in the log that says what helps.
+    A drain, a savepoint, and a run without a checkpoint need a driver: the request waits for the next one, and a log
+    line names the remedy.
 
     :param mode: ``"suspend"`` or ``"terminate"``.
     :param seen: As in ``operations.request``.
-    :raises UnknownJobError: There is no such job.
+    :raises UnknownJobError: The job does not exist.
     :raises JobStateError: The job has no live run.
     """
     arguments = {"mode": mode, "savepoint": savepoint}
-    job.snapshot()  # an unknown job is refused as one, with the names of those that there are
+    job.snapshot()  # raises UnknownJobError, with the names of the known jobs
     operation = operations.request(
         job.coordinator,
         job.paths,
@@ -129,9 +128,9 @@ def stop(
 
 
 def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
-    """Return why a lost run cannot be stopped without a driver, and what helps; empty when it can be. Pure.
+    """Return why stopping a lost run needs a driver, and the remedy; empty if it does not. Pure.
 
-    :param arguments: Of the operation.
+    :param arguments: Arguments of the operation.
     """
     at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
     if lost.forgetful:
@@ -150,15 +149,15 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
 
 
 class UnansweredStop:
-    """A stop that a caller waits for: notices that its driver is lost and that no other one is started."""
+    """A stop that a caller waits for: detects that the driver is lost and not replaced."""
 
     def __init__(self) -> None:
         self._lost_since: float | None = None
 
     def due(self, snapshot: JobStatus, operation: Operation) -> bool:
-        """Return whether to ask for the stop again, which then ends the run without a driver.
+        """Return whether to request the stop again, which then ends the run without a driver.
 
-        :param snapshot: The job now.
+        :param snapshot: Current status of the job.
         """
         lost = None if operation.operation is not OperationKind.STOP or operation.state.final else lost_run(snapshot)
         if lost is None or lost.number != operation.run or needs_driver(snapshot.job_id, lost, operation.arguments):
@@ -184,7 +183,7 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
         if job.runs.result(lost.number) is None:
             raise
     except (JobStateError, LeadershipError) as error:
-        # A driver was faster: it finds the request, or has ended the run. What counts is what is there now.
+        # A driver was faster: it finds the request, or has ended the run. Read the current state.
         log.info("the stop of %s is left to its leader: %s", job.job_id, error)
     else:
         log.warning(
@@ -197,7 +196,7 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
 
 
 def _answer(job: JobContext, lost: LostRun) -> dict[str, Any]:
-    """Return the result of the operation, as a driver gives it."""
+    """Return the result of the operation in the form of a driver's."""
     if lost.checkpoint is None:
         return {"checkpoint": None}
     checkpoints = checkpoint_store(job)
