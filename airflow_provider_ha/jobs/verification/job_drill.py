@@ -1,10 +1,11 @@
 """Restore drill of a job: choose, verify, copy, load and start a checkpoint, with times and verdict.
 
-Invariant: the job does not notice. What is drilled is leased and only read; the copy lies in no directory of the job,
-no sink is written, no lock is taken, no run is made. The record is written when the drill is over, and only then.
+Invariants:
 
-Invariant: a no takes precedence over an unknown, and an unknown is never a no: a drill whose Spark gave no answer has
-neither passed nor failed.
+- The job is not affected. The checkpoint is leased and only read, and the copy is outside the job's directories. The
+  drill writes to no sink, takes no lock and creates no run. The record is written only at the end of the drill.
+- A failure takes precedence over an unknown result. An unknown result is never a failure: a drill whose Spark gave no
+  answer has neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ from airflow_provider_ha.jobs.verification.verification_records import Drill, Dr
 
 
 _SHOWN = 10  # reasons
-_LETTERS = 500  # of each
+_LETTERS = 500  # characters per reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillLimits:
-    """What a drill has to keep to; ``None`` for no limit.
+    """Limits of a drill; ``None`` for no limit.
 
-    :param max_age: Seconds that what is restored may be old when the drill begins: the recovery point objective.
-    :param max_duration: Seconds that all steps may take: the recovery time objective.
+    :param max_age: Highest age of the checkpoint at the start of the drill, in seconds: the recovery point objective.
+    :param max_duration: Longest duration of all steps, in seconds: the recovery time objective.
     :raises ConfigurationError: A limit is not above zero.
     """
 
@@ -76,12 +77,12 @@ class DrillLimits:
 def decide(
     limits: DrillLimits, age: float, total: float, problems: Sequence[str], proofs: Mapping[str, Proof]
 ) -> tuple[DrillVerdict, tuple[str, ...]]:
-    """Return the verdict, and why it is not PASSED.
+    """Return the verdict, and the reasons if it is not PASSED.
 
-    :param age: Seconds.
-    :param total: Seconds.
-    :param problems: Why it cannot be restored, as far as that is known without Spark.
-    :param proofs: Query -> what Spark said.
+    :param age: Age of the checkpoint in seconds.
+    :param total: Duration of the drill in seconds.
+    :param problems: Reasons against a restore, found without Spark.
+    :param proofs: Query -> result of Spark.
     """
     no = [*problems, *_refused(proofs), *_exceeded(limits, age, total)]
     if no:
@@ -123,9 +124,9 @@ def _readable(reasons: Sequence[str]) -> tuple[str, ...]:
 
 
 class Stopwatch:
-    """Measures from the first step to the end of the last one. Not safe for several threads.
+    """Measures from the first step to the end of the last step. Not safe for several threads.
 
-    :param clock: Where the time comes from.
+    :param clock: Source of the time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -136,22 +137,22 @@ class Stopwatch:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Step -> seconds, in the order in which the steps came first; what has not ended is not in it."""
+        """Step -> seconds, in the order of first occurrence, without the step in progress."""
         return {step: round(seconds, 3) for step, seconds in self._seconds.items()}
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Seconds of all ended steps."""
         return round(sum(self._seconds.values()), 3)
 
     def begin(self, step: str) -> None:
-        """End the step that goes on and begin another one; the same one just goes on."""
+        """End the current step and begin another; the same step simply continues."""
         if step != self._step:
             self.end()
             self._step = step
 
     def end(self) -> None:
-        """End the step that goes on."""
+        """End the current step."""
         now = self._clock.lease_time()
         if self._step is not None:
             self._seconds[self._step] = self._seconds.get(self._step, 0.0) + now - self._since
@@ -160,18 +161,19 @@ class Stopwatch:
 
 log = logging.getLogger(__name__)
 
-_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)  # storage answered: it is not there
+# storage answered that the object is missing or damaged
+_NOT_RESTORABLE = (CheckpointError, ObjectMissingError, RecordCorruptError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
     """Request of a drill.
 
-    :param drill_id: Id of the request. A drill of that id that has passed is found again; another one is done again.
-    :param requested_by: For people.
+    :param drill_id: Id of the request. It finds a passed drill again, and repeats any other.
+    :param requested_by: The requester, recorded for users.
     :param start_from: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints
         first), ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
-    :param limits: How old it may be, and how long the drill may take.
+    :param limits: Limits for the age of the checkpoint and the duration of the drill.
     """
 
     drill_id: str
@@ -185,7 +187,7 @@ class DrillRequest:
 class _Findings:
     """Findings of a drill about its candidate.
 
-    :param problems: Why it cannot be restored.
+    :param problems: Reasons against a restore.
     """
 
     problems: tuple[str, ...] = ()
@@ -195,12 +197,12 @@ class _Findings:
 def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = log.info) -> Drill:
     """Drill a job, or find the drill of the request again. Returns its record, with any verdict.
 
-    :param tell: Called with one line for each phase, when it begins.
-    :raises UnknownJobError: There is no such job.
-    :raises CheckpointMissingError: There is nothing to restore from.
-    :raises StorageUnavailableError: Something could not be read, or the copy could not be made; nothing was recorded.
+    :param tell: Progress callback, called with a line at the start of a phase.
+    :raises UnknownJobError: The job does not exist.
+    :raises CheckpointMissingError: There is no checkpoint or savepoint to restore.
+    :raises StorageUnavailableError: A read failed, or the copy could not be made; the drill has no record then.
     """
-    job.snapshot()  # an unknown job is refused as one
+    job.snapshot()  # raises UnknownJobError
     records = DrillStore(job.store, job.keys)
     drill_id = records.next_id(request.drill_id)
     known = records.find(drill_id)
@@ -224,7 +226,7 @@ def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = 
 
 
 def _choose(job: JobContext, start_from: str) -> str:
-    """Return the name of what is to be drilled."""
+    """Return the name of the checkpoint or savepoint to drill."""
     if start_from != SAVEPOINT:
         return first_candidate(job, start_from)
     listing = savepoint_store(job).list()
@@ -269,7 +271,7 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
 
 
 def _damaged(job: JobContext, chosen: RestoreSource, directory: Tree) -> tuple[str, ...]:
-    """Compare every byte of a savepoint with its manifest; a pin has none."""
+    """Compare every byte of a savepoint with its manifest; a checkpoint's pin lacks a manifest."""
     if chosen.source != SAVEPOINT:
         return ()
     manifest = savepoint_store(job).load(chosen.source_id)
@@ -313,10 +315,10 @@ def _query(proof: Proof, batch: int) -> DrilledQuery:
 
 
 class DrillPhases:
-    """One phase at a time. Not safe for several threads.
+    """Phases of a drill, one at a time. Not safe for several threads.
 
-    :param watch: Measures them.
-    :param tell: Called with one line for each, when it begins.
+    :param watch: Measures the phases.
+    :param tell: Progress callback, called with a line at the start of a phase.
     """
 
     def __init__(self, watch: Stopwatch, tell: Callable[[str], None]) -> None:
@@ -325,7 +327,7 @@ class DrillPhases:
         self._last_line = ""
 
     def begin(self, step: str, what: str) -> None:
-        """End the phase that goes on and begin another one; the same one just goes on."""
+        """End the current phase and begin another; the same phase simply continues."""
         self._watch.begin(step)
         line = f"{step}: {what}"
         if line != self._last_line:
@@ -333,5 +335,5 @@ class DrillPhases:
             self._tell(line)
 
     def of_proof(self, now: ProofProgress) -> None:
-        """Follow the proof of one query of the cut."""
+        """Follow the proof of a query of the cut."""
         self.begin(now.step.value, f"query {now.query!r}, {now.doing}")

@@ -1,7 +1,7 @@
-"""Verification of a job's checkpoint or savepoint: lease, checks of each query, proof, and record.
+"""Verification of a job's checkpoint or savepoint: lease, checks of all queries, proof, and record.
 
-Invariant: what is proven is only read. The application comes out of storage, as a restore on another host would get it,
-and lies in a directory of the proof that goes with it; of the job's sinks and of its lock nothing is touched.
+Invariant: the checkpoint is only read. The application is fetched from storage, as a restore on another host would do,
+into a directory that is removed with the proof. The job's sinks and its lock are not touched.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from airflow_provider_ha.storage.durable import private_directories
 from airflow_provider_ha.storage.object_store import ObjectStore
 
 
-PROOFS = "proofs"  # below the home of this host
+PROOFS = "proofs"  # below this host's home directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofOptions:
-    """How a cut is proven.
+    """Options of a proof.
 
-    :param start: Whether the job's application is started on it; else its state is loaded only.
+    :param start: Whether to start the job's application on the checkpoint, in addition to loading its state.
     :param heap: Memory of the JVM, as ``1g``.
     :param deadline: Seconds that Spark may take for each query.
     """
@@ -60,11 +60,11 @@ class ProofOptions:
 
 @contextmanager
 def proof_place(job: JobContext) -> Iterator[Path]:
-    """Yield an empty directory for one proof: below the home of this host, beside the jobs and in none of them.
+    """Yield an empty directory for a proof, below this host's home directory and outside all jobs.
 
-    It is gone when the block ends. That of a proof that was killed is collected by the next one, of any job.
+    It is removed at the end of the block. The directory of a killed proof is removed by the next proof, of any job.
 
-    :raises StorageUnavailableError: It cannot be made.
+    :raises StorageUnavailableError: The directory cannot be created.
     """
     if job.config.home_root is None:
         job.roots.require()
@@ -81,11 +81,11 @@ def proof_place(job: JobContext) -> Iterator[Path]:
 
 
 def fetch(job: JobContext, graph: str, place: Path) -> Application:
-    """Bring the application of a job graph out of storage into *place*.
+    """Fetch the application of a job graph from storage into *place*.
 
-    :param graph: Digest of the graph; empty in what was not made by a job.
-    :raises ObjectMissingError: The graph or a file of it is not in storage.
-    :raises RecordCorruptError: It is there, and not what was written.
+    :param graph: Digest of the graph; empty for a checkpoint without a job.
+    :raises ObjectMissingError: The graph, or a file of the application, is missing in storage.
+    :raises RecordCorruptError: The graph or a file is damaged.
     """
     if not graph:
         raise ObjectMissingError(
@@ -104,12 +104,12 @@ def prove_cut(
     options: ProofOptions,
     progress_to: Callable[[ProofProgress], None] = lambda _: None,
 ) -> dict[str, SparkProof]:
-    """Prove every query of a cut that has committed a batch, one after the other.
+    """Prove every query of a cut that has committed a batch, in sequence.
 
-    :param directory: One directory per query: a pin or a savepoint.
-    :param place: Where copies are made, and removed.
-    :param application: Starts the queries; ``None`` when only their state is to be loaded.
-    :param progress_to: Receives what is being done, with the query's name.
+    :param directory: A pin or a savepoint, with a directory per query.
+    :param place: Directory for copies, which are removed afterwards.
+    :param application: Application that starts the queries; ``None`` to only load their state.
+    :param progress_to: Receives the current step, with the query's name.
     :raises StorageUnavailableError: A copy could not be made.
     """
 
@@ -136,9 +136,9 @@ def application_of(store: ObjectStore, graph: JobGraph, directory: Path) -> Appl
     """Return the application of a job graph, as its driver would run it.
 
     :param store: The job's storage.
-    :param graph: Of the run that wrote the checkpoint or savepoint, which names its digest.
-    :param directory: Where its files are put; the caller's to make and to remove, and private.
-    :raises ObjectMissingError: A file is not in storage.
+    :param graph: Graph of the run that wrote the checkpoint or savepoint, which has the graph's digest.
+    :param directory: Private directory for its files, created and removed by the caller.
+    :raises ObjectMissingError: A file is missing in storage.
     :raises RecordCorruptError: A file has another digest, or a name that would leave *directory*.
     :raises StorageUnavailableError: Storage could not be read, or *directory* could not be written.
     """
@@ -162,14 +162,14 @@ ProofDepth = Literal["quick", "full", "prove"]
 
 @dataclass(frozen=True, slots=True)
 class CutVerification:
-    """What is known of one checkpoint or savepoint of a job.
+    """Result of the verification of a job's checkpoint or savepoint.
 
     :param name: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param created_at: When it was taken.
+    :param created_at: Creation time of the checkpoint or savepoint.
     :param cut: Query -> N.
-    :param problem: The first thing that keeps it from being restored, as file and reason; ``None`` when it can be.
-    :param reports: Query -> its verification; without queries that were not verified after a problem.
-    :param proofs: Query -> what Spark said; empty when Spark was not asked.
+    :param problem: First problem that prevents a restore, as file and reason; ``None`` without a problem.
+    :param reports: Query -> its verification; without queries that were skipped after a problem.
+    :param proofs: Query -> result of Spark; empty without a proof.
     """
 
     name: str
@@ -181,14 +181,14 @@ class CutVerification:
 
     @property
     def restorable(self) -> bool | None:
-        """Whether it can be restored; ``None`` when Spark was asked and gave no answer."""
+        """``True`` if it can be restored; ``None`` if Spark gave no answer."""
         return False if self.problem is not None else all_of(proof.proven for proof in self.proofs.values())
 
 
 def first_candidate(job: JobContext, start_from: str) -> str:
-    """Return the name of what *start_from* means now, good or bad.
+    """Return the name of the checkpoint or savepoint that *start_from* refers to now, even if it is damaged.
 
-    :raises CheckpointMissingError: There is nothing.
+    :raises CheckpointMissingError: The job has no such checkpoint or savepoint.
     """
     selection = select_checkpoint(job, start_from=start_from, fallback=False, depth="quick")
     return selection.candidates[0].source if selection.candidates else selection.require().name
@@ -203,17 +203,17 @@ def verify_cut(
     spark_version: str | None = None,
     options: ProofOptions | None = None,
 ) -> CutVerification:
-    """Verify the checkpoint or savepoint that *start_from* means; an older one is never taken in its place.
+    """Verify the checkpoint or savepoint that *start_from* refers to, and never an older one instead.
 
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
-    :param depth: As of a verification; ``"prove"`` asks Spark as well, with the application of the job's own graph.
-    :param by: Reader, as recorded for people.
-    :raises UnknownJobError: There is no such job.
-    :raises CheckpointMissingError: There is nothing to verify.
-    :raises ObjectMissingError: The application of the job's graph is not in storage.
-    :raises StorageUnavailableError: Something could not be read: nothing is known.
+    :param depth: Depth of the verification; ``"prove"`` also uses Spark, with the application of the job's own graph.
+    :param by: The reader, recorded for users.
+    :raises UnknownJobError: The job does not exist.
+    :raises CheckpointMissingError: There is no checkpoint or savepoint to verify.
+    :raises ObjectMissingError: The application of the job's graph is missing in storage.
+    :raises StorageUnavailableError: A read failed, so the result is unknown.
     """
-    job.snapshot()  # an unknown job is refused as one
+    job.snapshot()  # raises UnknownJobError
     read_depth: Depth = "quick" if depth == "quick" else "full"
     reports: dict[str, VerificationReport] = {}
 
@@ -258,7 +258,7 @@ _LETTERS = 500
 def keep(
     job: JobContext, found: CutVerification, *, depth: ProofDepth, by: str, spark_version: str | None = None
 ) -> None:
-    """Keep a verification as the last one of its job. What cannot be kept is logged: the answer is what counts."""
+    """Store a verification as the job's last. Errors are only logged, because the caller has the result."""
     try:
         write_last_verification(job.store, job.keys, _record(job, found, depth, by, spark_version))
     except HaError as error:

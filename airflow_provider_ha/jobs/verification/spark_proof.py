@@ -1,10 +1,11 @@
 """Proof of a checkpoint by Spark: copy, child process, and result. The third depth of a verification.
 
-Invariant: the checkpoint is only read, no sink is touched, and nothing of the proof is left behind: neither a process
-nor a file. Only Spark's own no is a no.
+Invariants:
 
-Invariant: when :func:`run_child` has returned, no process of the child is left. Nothing of the user's is on its command
-line: the request travels in a file that only its owner can read.
+- The checkpoint is only read, sinks are not touched, and the proof leaves neither a process nor a file behind. Only a
+  refusal by Spark refutes a checkpoint.
+- After :func:`run_child` has returned, no process of the child is left. The child's command line has no user data: the
+  request is in a file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ProofChild:
-    """What is to be run.
+    """The child process to run.
 
-    :param env: Environment over that of the host.
+    :param env: Environment variables in addition to the host's.
     """
 
     request: ProofRequest
@@ -71,10 +72,10 @@ class ProofChild:
 
 
 def run_child(child: ProofChild, deadline: float, hear: Callable[[ProofMessage], None]) -> str:
-    """Run the child to its end; return why it did not end in order, as a clause, or nothing when it did.
+    """Run the child to its end; return the reason of an abnormal end as a clause, or an empty text.
 
-    :param deadline: Seconds that it may take.
-    :param hear: Is given every answer, at once.
+    :param deadline: Longest duration in seconds.
+    :param hear: Called immediately with every answer.
     """
     try:
         find_java()
@@ -135,11 +136,11 @@ def _parse(line: bytes) -> ProofMessage | None:
     try:
         return ProofMessage.model_validate_json(line)
     except ValidationError:
-        return None  # not ours
+        return None  # other output
 
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
-    """Say how a child ended that did not say that it was done."""
+    """Return how a child ended that did not report its completion."""
     try:
         code = process.wait(timeout=KILL_SECONDS)
     except subprocess.TimeoutExpired:
@@ -150,7 +151,7 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
 
 
 def _environment(child: ProofChild) -> dict[str, str]:
-    """Return what a driver on this host gets, and loopback and our own directories for everything temporary."""
+    """Return a driver's environment on this host, with loopback addresses and own directories for temporary files."""
     scratch, application = child.request.scratch, child.request.application
     host = host_environment()
     return {
@@ -168,29 +169,29 @@ def _environment(child: ProofChild) -> dict[str, str]:
 
 DEFAULT_HEAP = "1g"
 DEFAULT_DEADLINE = 600.0
-# Each needs a purge between the verification and the copy.
+# Each repetition needs a purge by Spark between the verification and the copy.
 ATTEMPTS = 5
 
 
 class ProofStep(str, Enum):
-    """What a proof does, in this order."""
+    """Steps of a proof, in this order."""
 
     VERIFY = "verify"
     COPY = "copy"
-    SPARK = "spark"  # its JVM starts, with a session
+    SPARK = "spark"  # start of its JVM, with a session
     LOAD = "load"
     START = "start"
 
 
 @dataclass(frozen=True, slots=True)
 class ProofProgress:
-    """How far a proof is.
+    """Progress of a proof.
 
-    :param doing: What is being done, for people.
-    :param done: How many stores are verified, or readings done.
-    :param of: How many there are; 0 while that is not known.
-    :param step: What is being done, for programs.
-    :param query: Which query of a cut; empty where there is only one.
+    :param doing: Description of the current activity for users.
+    :param done: Number of verified stores, or of completed readings.
+    :param of: Total of *done*; 0 while unknown.
+    :param step: Current step, for programs.
+    :param query: Query of a cut; empty for a single query.
     """
 
     doing: str
@@ -202,7 +203,7 @@ class ProofProgress:
 
 @dataclass(frozen=True, slots=True)
 class _ProofCopy:
-    """What Spark is given.
+    """The copy for Spark.
 
     :param size: Bytes.
     """
@@ -224,27 +225,27 @@ def prove(
     env: Mapping[str, str] | None = None,
     progress_to: Callable[[ProofProgress], None] = lambda _: None,
 ) -> Proof:
-    """Verify a checkpoint in full depth, then have the installed Spark load one batch of it, and start the query on it.
+    """Verify a checkpoint in full depth, then have the installed Spark load one batch and start the query on it.
 
-    Spark gets a copy of what the batch needs, in a child process with its own JVM, and reads every row of state.
-    With an application it then executes the batch after it: the query's own plan, no input, ``noop`` instead of its
-    sink. What the script does beside its queries, it does: it is run up to the start of the query, and no further.
+    Spark gets a copy of the files that the batch needs, in a child process with its own JVM, and reads every row of
+    state. With an application it then executes the next batch: the query's own plan, no input, ``noop`` instead of its
+    sink. The script runs only up to the start of the query; its side effects until then are not suppressed.
 
     :param directory: Any Spark checkpoint directory, managed or not; its query may be running.
     :param batch: N; the newest restorable one by default.
-    :param application: Starts the query; without one the state is loaded, and nothing is started.
-    :param query: Which query of the application; by default the one whose checkpoint location is *directory*, else the
-        one that is named as the directory.
-    :param sink: Output directory of the query's file sink, to be judged by the verification.
-    :param scratch_directory: Where the copy is made, and removed; by default beside *directory* when that is on this
-        host, else where temporary files are.
+    :param application: Application that starts the query; without it, only the state is loaded.
+    :param query: Query of the application; by default the query whose checkpoint location is *directory*, else the
+        query with the name of the directory.
+    :param sink: Output directory of the query's file sink, included in the verification.
+    :param scratch_directory: Directory for the copy, which is removed; by default next to *directory* if that is on
+        this host, else the directory for temporary files.
     :param heap: Memory of the child's JVM, as ``1g``.
-    :param deadline: Seconds that Spark may take; the verification and the copy are not counted.
-    :param env: Environment of the child, over what a driver on this host gets.
-    :param progress_to: Called with the name of each step.
-    :returns: Proven, refuted or unknown; a batch that the verification calls not restorable is refuted by it, unasked.
-    :raises CheckpointMissingError: There is no such batch, or none at all, or Spark has purged it.
-    :raises ConfigurationError: An argument cannot be used.
+    :param deadline: Seconds that Spark may take, without the verification and the copy.
+    :param env: Environment variables of the child, in addition to a driver's on this host.
+    :param progress_to: Called with the progress at each step.
+    :returns: Proven, refuted or unknown; a batch that the verification finds not restorable is refuted without Spark.
+    :raises CheckpointMissingError: The batch, or any batch, is missing, or Spark has purged it.
+    :raises ConfigurationError: An argument is invalid.
     :raises StorageUnavailableError: The copy could not be made.
     """
     _check(heap, deadline, application)
@@ -287,9 +288,9 @@ def _copied(
     place: Path,
     progress_to: Callable[[ProofProgress], None],
 ) -> tuple[VerificationReport, int | None, _ProofCopy | None]:
-    """Verify, choose and copy; return the report, the batch and its copy: none where Spark is not to be asked.
+    """Verify, choose and copy; return the report, the batch and its copy, or ``None`` instead of a useless copy.
 
-    A running query may purge the batch before it is copied: then a newer one is chosen, unless it was asked for.
+    A running query may purge the batch before it is copied: a newer batch is then chosen, unless the caller named one.
     """
 
     def tell(done: int, of: int) -> None:
@@ -330,7 +331,7 @@ def _ask(
 
 
 def after(request: ProofRequest, answers: Sequence[ProofMessage]) -> ProofProgress:
-    """Return what the child does after these answers. Pure."""
+    """Return the child's activity after these answers. Pure."""
     done, of = sum(item.reading is not None for item in answers), len(request.readings)
     if done == of and request.application is not None:
         return ProofProgress("starting the query", done, of, ProofStep.START)
@@ -338,7 +339,7 @@ def after(request: ProofRequest, answers: Sequence[ProofMessage]) -> ProofProgre
 
 
 def _choose(directory: Tree, report: VerificationReport, batch: int | None) -> int | None:
-    """Return the batch to prove; ``None`` when the checkpoint could not be read."""
+    """Return the batch to prove; ``None`` if the checkpoint could not be read."""
     unread = any(finding.code is Code.UNREADABLE for finding in report.findings)
     known = {verdict.batch for verdict in report.batches}
     if batch is None:

@@ -1,10 +1,9 @@
-"""Records of verifications and restore drills, for people.
+"""Records of verifications and restore drills, for users.
 
-Invariant: a record is written once, when its drill is over, and never changed. It lies in storage, not in ZooKeeper:
-no decision depends on it, and it is still there when ZooKeeper's data is gone.
-
-Invariants: one object for each job, which the next verification replaces, so it stays small however many there are. No
-decision depends on it. Like the XCom of a verification it has codes, names of files and reasons, and no content.
+Both are in storage, not in ZooKeeper: no decision depends on them, and they survive a loss of ZooKeeper's data. The
+record of a drill is written once, at its end, and never changed. The record of a job's last verification is replaced by
+the next one, so its size does not grow. Like the XCom of a verification it has codes, file names and reasons, and no
+data of users.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ MOST_FINDINGS = 100
 
 
 class FindingRecord(Model):
-    """One finding.
+    """A finding.
 
     :param code: Its code (page Findings of a verification).
-    :param file: The file, below its query.
-    :param blocks: Whether it keeps Spark from starting; ``None`` when that is not known.
+    :param file: The file, relative to the directory of the queries.
+    :param blocks: Whether it keeps Spark from starting; ``None`` if unknown.
     """
 
     code: str
@@ -40,19 +39,19 @@ class FindingRecord(Model):
 
 
 class LastVerification(Record):
-    """``jobs/<job>/verification.json``: what the last verification of a checkpoint or savepoint of the job has found.
+    """``jobs/<job>/verification.json``: the last verification of a checkpoint or savepoint of the job.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param taken_at: When that was taken.
+    :param taken_at: Creation time of the checkpoint or savepoint.
     :param cut: Query -> N.
-    :param at: When the verification was over.
+    :param at: End of the verification.
     :param depth: ``quick``, ``full`` or ``prove``.
-    :param spark_version: The release that it was judged for; empty for the installed one.
-    :param restorable: Whether it can be restored; ``None`` when Spark was asked and gave no answer.
-    :param problem: The first thing that keeps it from being restored; empty when nothing does.
-    :param findings: At most ``MOST_FINDINGS``, those that keep Spark from starting first.
-    :param findings_left_off: How many more there were.
-    :param proofs: Query -> why Spark has not proven it; empty when it has.
+    :param spark_version: Spark release that the result holds for; empty for the installed release.
+    :param restorable: Whether it can be restored; ``None`` if Spark gave no answer.
+    :param problem: First problem that prevents a restore; empty without a problem.
+    :param findings: At most ``MOST_FINDINGS``, beginning with the findings that keep Spark from starting.
+    :param findings_left_off: Number of further findings.
+    :param proofs: Query -> reason why Spark has not proven it; empty if it has.
     :param requested_by: The requester.
     """
 
@@ -74,18 +73,18 @@ class LastVerification(Record):
 
 
 def write_last_verification(store: ObjectStore, keys: JobKeys, found: LastVerification) -> None:
-    """Keep a verification in the place of the one before it.
+    """Store a verification, replacing the previous one.
 
-    :raises StorageUnavailableError: It may or may not be kept.
+    :raises StorageUnavailableError: The write failed, or its outcome is unknown.
     """
     store.write(keys.last_verification, found.to_bytes())
 
 
 def read_last_verification(store: ObjectStore, keys: JobKeys) -> LastVerification | None:
-    """Return the last verification; ``None`` when there was none.
+    """Return the last verification; ``None`` without one.
 
-    :raises RecordCorruptError: It is not what was written.
-    :raises StorageUnavailableError: It could not be read.
+    :raises RecordCorruptError: The record is damaged.
+    :raises StorageUnavailableError: The record could not be read.
     """
     try:
         return LastVerification.from_bytes(store.read(keys.last_verification), source=keys.last_verification)
@@ -100,7 +99,7 @@ class DrillVerdict(str, Enum):
     """The result of a drill."""
 
     PASSED = "PASSED"
-    FAILED = "FAILED"  # it cannot be restored, or is too old, or it took too long
+    FAILED = "FAILED"  # not restorable, too old, or too slow
     UNKNOWN = "UNKNOWN"  # Spark gave no answer
 
 
@@ -109,7 +108,7 @@ class DrilledQuery(Model):
 
     :param batch: The batch of the cut. A query without a committed batch is left out.
     :param loaded: ``proven``, ``refuted``, ``unknown``, ``nothing`` (the query has no state) or ``not_asked``.
-    :param started: The same, of the start of the job's own application.
+    :param started: Result of the start of the job's own application, with the same values.
     :param state_rows: Rows of state that Spark read.
     :param partitions: Partitions of state that Spark loaded, each with its own store. With small state, their number
         determines the time of ``load``.
@@ -123,17 +122,17 @@ class DrilledQuery(Model):
 
 
 class Drill(Record):
-    """``jobs/<job>/drills/<id>.json``: one restore drill.
+    """``jobs/<job>/drills/<id>.json``: a restore drill.
 
     :param source: ``savepoint-<id>`` or ``checkpoint-<n>``.
-    :param taken_at: When that was taken.
+    :param taken_at: Creation time of the checkpoint or savepoint.
     :param cut: Query -> N.
     :param size: Bytes of its files.
-    :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
+    :param age_seconds: Age at the start of the drill: the data loss of a disaster at that moment (RPO).
     :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
-    :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
-    :param reasons: Why the verdict is not PASSED, each as a sentence without a final stop.
-    :param spark_version: The Spark release that ran the check.
+    :param total_seconds: From the choice to the first batch that Spark committed on it (RTO on this host).
+    :param reasons: Reasons if the verdict is not PASSED, as sentences without a final period.
+    :param spark_version: Spark release of the drill.
     :param requested_by: The requester, with host and process.
     """
 
@@ -157,9 +156,9 @@ class Drill(Record):
 
 
 class DrillCache:
-    """Records that a process has read, of all jobs of a store: none changes. Safe in any thread.
+    """Cache of a process for records of all jobs of a store, which never change. Safe in any thread.
 
-    :param most: How many are kept; those that were asked for last.
+    :param most: Number of records to keep, the most recently used ones.
     """
 
     def __init__(self, most: int) -> None:
@@ -168,9 +167,9 @@ class DrillCache:
         self._lock = threading.Lock()
 
     def find(self, found: ObjectInfo) -> Drill | None:
-        """Return a record; ``None`` when it is not kept.
+        """Return a cached record, or ``None``.
 
-        :param found: What a listing says of it: a job that was deleted and made again may use an id again.
+        :param found: Listing entry of the record: a job that was deleted and recreated may use an id again.
         """
         with self._lock:
             known = self._kept.get(found)
@@ -179,7 +178,7 @@ class DrillCache:
             return known
 
     def keep(self, found: ObjectInfo, drill: Drill) -> None:
-        """Keep a record that was read."""
+        """Add a record to the cache."""
         with self._lock:
             self._kept[found] = drill
             while len(self._kept) > self._most:
@@ -187,9 +186,9 @@ class DrillCache:
 
 
 class DrillStore:
-    """The records of one job's drills. Owns nothing; safe in any thread.
+    """A job's drill records. Owns nothing; safe in any thread.
 
-    :param known: What this process has read before, and is not read again.
+    :param known: Cache of records that this process has read.
     """
 
     def __init__(self, store: ObjectStore, keys: JobKeys, known: DrillCache | None = None) -> None:
@@ -198,9 +197,9 @@ class DrillStore:
         self._known = known
 
     def find(self, drill_id: str) -> Drill | None:
-        """Return a drill that is over; ``None`` when there is none of that id.
+        """Return the drill with that id; ``None`` if it does not exist or has not ended.
 
-        :raises RecordCorruptError: It is there, and not what was written.
+        :raises RecordCorruptError: The record is damaged.
         """
         key = self._keys.drill(drill_id)
         try:
@@ -209,9 +208,10 @@ class DrillStore:
             return None
 
     def next_id(self, base: str) -> str:
-        """Return the first of *base*, *base*-2, *base*-3, … that has not been used, or whose drill has passed.
+        """Return the first of *base*, *base*-2, *base*-3, … that is unused, or whose drill has passed.
 
-        A drill that has passed is found again by a retry; one that has not is done again, and both stay to be read.
+        A retry finds a passed drill again. Any other drill is repeated under the next id, and both records stay
+        readable.
         """
         number, candidate = 1, base
         while (found := self.find(candidate)) is not None and found.verdict is not DrillVerdict.PASSED:
@@ -220,7 +220,7 @@ class DrillStore:
         return candidate
 
     def add(self, drill: Drill) -> Drill:
-        """Write a record, and forget the oldest ones; return the one that counts, of two that were made at once."""
+        """Write a record, and remove the oldest ones; return the stored record if a simultaneous call was faster."""
         try:
             self._store.create(self._keys.drill(drill.drill_id), drill.to_bytes())
         except ObjectExistsError:
@@ -230,9 +230,9 @@ class DrillStore:
         return drill
 
     def newest(self, known: tuple[str, Drill] | None = None) -> tuple[str, Drill] | None:
-        """Return key and record of the drill that was recorded last; ``None`` without one that can be read.
+        """Return key and record of the most recently recorded drill; ``None`` if none is readable.
 
-        :param known: What an earlier call returned: a record never changes, and is not read again.
+        :param known: Result of an earlier call; a record never changes, so it is not read again.
         :raises StorageUnavailableError: Storage could not be read.
         """
         found = next(iter(self._listed()), None)
@@ -242,10 +242,10 @@ class DrillStore:
         return (found.key, drill) if isinstance(drill, Drill) else None
 
     def list(self, newest: int | None = None) -> tuple[list[Drill], list[UnreadableRecord]]:
-        """Return the drills, newest first, and beside them those that cannot be read.
+        """Return the drills, newest first, and the unreadable records.
 
-        :param newest: Only so many, those that were recorded last; no other is read. All by default.
-        :raises StorageUnavailableError: Storage could not be read: nothing is known about the drills.
+        :param newest: Number of the most recently recorded drills to read; all by default.
+        :raises StorageUnavailableError: Storage could not be read, so the drills are unknown.
         """
         read = [self._read_once(found) for found in self._listed()[:newest]]
         drills = [item for item in read if isinstance(item, Drill)]
@@ -253,7 +253,7 @@ class DrillStore:
         return sorted(drills, key=lambda drill: drill.started_at, reverse=True), unreadable
 
     def _listed(self) -> builtins.list[ObjectInfo]:
-        """Return what is in storage; what was recorded last first."""
+        """Return the listing of the records, the most recently written first."""
         return sorted(self._store.list(self._keys.drills), key=lambda each: (each.modified, each.key), reverse=True)
 
     def _read_once(self, found: ObjectInfo) -> Drill | UnreadableRecord | None:
@@ -269,6 +269,6 @@ class DrillStore:
         try:
             return Drill.from_bytes(self._store.read(key), source=key)
         except ObjectMissingError:
-            return None  # forgotten since it was listed
+            return None  # removed after it was listed
         except RecordCorruptError as error:
             return UnreadableRecord(key, error.message)
