@@ -1,10 +1,10 @@
 """Directory of a submission on the host of its driver: files, ticket, and safe reads.
 
-Where the work root is shared, other hosts read it: a link would show a file of such a host to who may see
-the driver's log. A pipe would hold up its reader without limit.
+If the work root is shared, other hosts read the directory. A link could then show a file of the reading host to a user
+who may only see the driver's log, and a pipe could block its reader without limit.
 
-Invariant: no symbolic link below the root is followed, none in the place of a directory either, and opening never
-blocks. What leads to the root is the choice of its administrator.
+Invariant: symbolic links below the root are not followed, neither for files nor for directories, and opening never
+blocks. The path to the root is the administrator's choice.
 """
 
 from __future__ import annotations
@@ -28,23 +28,20 @@ from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import JobKeys
 
 
-# How a cluster manager hands a submission to the supervisor that it starts (``supervisor.arrival``).
+# Names with which a cluster manager passes a submission to its supervisor (``host.supervisor.arrival``).
 HOME_OPTION = "--home"
 TICKET_VARIABLE = "SPARK_HA_TICKET"
-HANDLE_VARIABLE = (
-    "SPARK_HA_HANDLE"  # how the engine finds the supervisor again, as far as it is known before the launch
-)
+HANDLE_VARIABLE = "SPARK_HA_HANDLE"  # the engine's handle for the supervisor, as far as known before the launch
 CONFIG_FILE_VARIABLE = "SPARK_HA_CONFIG_FILE"  # path of a private file on the machine
 
 
 class ConfigSource(str, Enum):
-    """Where the machine that runs a submission finds how to reach the cluster. A ticket never holds that: it is secret.
+    """Source of a machine's configuration for access to the cluster. A ticket never holds it, because it is secret.
 
-    ``HOME``: in the private file that the engine has left in the submission's home (``jobs.host.driver_spec``).
-    ``ENVIRONMENT``: in one variable of the supervisor, which the cluster manager sets from its secrets
-    (``supervisor.arrival``).
-    ``MACHINE``: with the machine, in a private file or in the environment of its services
-    (``supervisor.machine_config``).
+    ``HOME``: the private file that the engine has written to the submission's home (``jobs.drivers.driver_spec``).
+    ``ENVIRONMENT``: a variable of the supervisor, which the cluster manager sets from its secrets
+    (``host.supervisor.arrival``). ``MACHINE``: the machine's own private file, or the environment of its services
+    (``host.supervisor.arrival``).
     """
 
     HOME = "home"
@@ -53,11 +50,11 @@ class ConfigSource(str, Enum):
 
 
 class Ticket(Model):
-    """One submission, as an engine hands it to a machine: no path, no interpreter, no secret.
+    """A submission as passed by an engine to a machine, without paths, interpreters or secrets.
 
-    :param submission_id: Our own id of the submission.
-    :param graph: Blob of the job graph, which names everything else.
-    :param config: Where the machine finds how to reach the cluster.
+    :param submission_id: Unique id of the submission.
+    :param graph: Blob of the job graph, which names all other inputs.
+    :param config: Source of the machine's configuration.
     """
 
     job_id: str
@@ -72,7 +69,7 @@ class Ticket(Model):
         return self.model_copy(update={"attempt": attempt, "submission_id": submission_id})
 
 
-_ENTER = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY  # needs no permission to list it
+_ENTER = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY  # needs no permission to list the directory
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OTHERS = {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}  # a link, no directory, a socket
 _KINDS = {
@@ -86,10 +83,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class PlainFiles:
-    """The regular files of one directory. Every answer is of the moment.
+    """The regular files of a directory. Every result is of the moment.
 
-    :param directory: Where they lie.
-    :param root: The same directory or one above it, below which no link is followed.
+    :param directory: The directory.
+    :param root: The same directory or an ancestor, below which links are not followed.
     """
 
     directory: Path
@@ -99,7 +96,7 @@ class PlainFiles:
         """Return the files whose names match.
 
         :raises OSError: The directory cannot be read.
-        :raises LogMissingError: It is not reached without a link.
+        :raises LogMissingError: A link leads to the directory.
         """
         with self._entered() as at:
             listed = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
@@ -112,23 +109,23 @@ class PlainFiles:
             for name in names:
                 try:
                     status = os.lstat(name, dir_fd=at)
-                except FileNotFoundError:  # it has just got another name
+                except FileNotFoundError:  # just renamed
                     continue
                 if stat.S_ISREG(status.st_mode):
                     there[name] = status
             return there
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file; raises as :meth:`opened` does."""
+        """Return the size of a file in bytes; raises as :meth:`opened`."""
         with self.opened(name) as file:
             return os.fstat(file.fileno()).st_size
 
     @contextmanager
     def opened(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file for as long as the block runs.
+        """Open a file for the duration of the block.
 
-        :raises OSError: It is not there, or cannot be read.
-        :raises LogMissingError: It is no regular file, or not reached without a link; says what it is.
+        :raises OSError: The file is missing or unreadable.
+        :raises LogMissingError: It is no regular file, or a link leads to it; the message has its type.
         """
         with self._entered() as at:
             descriptor = _open(name, _READ, at, self.directory / name)
@@ -141,7 +138,7 @@ class PlainFiles:
 
     @contextmanager
     def _entered(self) -> Iterator[int]:
-        """Open the directory, one step after the other: a link that comes in between is not followed either."""
+        """Open the directory step by step, so that a link created in between is not followed either."""
         at, path = os.open(self.root, _ENTER), self.root
         try:
             for name in self.directory.relative_to(self.root).parts:
@@ -178,7 +175,7 @@ SECRETS_FILE = "script.secrets"
 
 @dataclass(frozen=True, slots=True)
 class DriverHome:
-    """Paths of one submission. Only its own host has them.
+    """Paths of a submission, which only its own host has.
 
     :param directory: The submission's own directory, absolute.
     """
@@ -192,12 +189,12 @@ class DriverHome:
 
     @property
     def spec(self) -> Path:
-        """The private file with ticket and configuration (``jobs.host.driver_spec``)."""
+        """The private file with ticket and configuration (``jobs.drivers.driver_spec``)."""
         return self.directory / SPEC_FILE
 
     @property
     def application_directory(self) -> Path:
-        """Where the supervisor puts the application's files (``artifacts.fetch_application``)."""
+        """Directory of the application's files, filled by the supervisor (``jobs.application.artifacts``)."""
         return self.directory / "app"
 
     @property
@@ -207,52 +204,52 @@ class DriverHome:
 
     @property
     def session(self) -> Path:
-        """Where the driver leaves its ZooKeeper session, so that the supervisor can end it once the driver is dead."""
+        """File with the driver's ZooKeeper session, so that the supervisor can end it after the driver's death."""
         return self.directory / "session"
 
     @property
     def driver_pid(self) -> Path:
-        """Where the driver's Python leaves its process id.
+        """File with the process id of the driver's Python process.
 
-        It removes the file again at an orderly end, when nothing of the job writes any more. While the file is there,
-        the end of that process makes the supervisor kill everything at once.
+        The driver removes the file at an orderly end, after the job's last write. While the file exists, the end of
+        that process makes the supervisor kill all others immediately.
         """
         return self.directory / "driver.pid"
 
     @property
     def driver_log(self) -> Path:
-        """Everything that spark-submit, the JVM and the driver print."""
+        """Output of spark-submit, the JVM and the driver."""
         return self.directory / LOG_FILE
 
     @property
     def running(self) -> Path:
-        """An empty file that the driver leaves once its job is RUNNING: its loss is then no sign of a crash loop."""
+        """Empty file that the driver creates once its job is RUNNING: its loss is then no sign of a crash loop."""
         return self.directory / "running"
 
     @property
     def started(self) -> Path:
-        """An empty file that the driver leaves once the script has started a query."""
+        """Empty file that the driver creates once the script has started a query."""
         return self.directory / "started"
 
     @property
     def committed(self) -> Path:
-        """An empty file that the driver leaves once a query has committed a batch after its start."""
+        """Empty file that the driver creates once a query has committed a batch after its start."""
         return self.directory / "committed"
 
     @property
     def script_secrets(self) -> Path:
-        """Secrets of the conf that the script made by itself, to be hidden from the log where it is shown.
+        """Secrets of a conf made by the script, to be redacted in the displayed log.
 
-        As private as the log, which holds them when the script prints them, and as long there.
+        As private as the log, which holds them if the script prints them, and kept as long.
         """
         return self.directory / SECRETS_FILE
 
     @property
     def supervisor_log(self) -> Path:
-        """What the supervisor prints."""
+        """Output of the supervisor."""
         return self.directory / "supervisor.log"
 
     def forget_spec(self) -> None:
-        """Remove the private file: it holds secrets, and its readers have read it. A disk that fails keeps it."""
+        """Remove the private file, whose readers have read it, because it holds secrets. A disk fault is ignored."""
         with contextlib.suppress(OSError):
             self.spec.unlink(missing_ok=True)

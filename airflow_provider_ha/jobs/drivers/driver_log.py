@@ -1,10 +1,10 @@
-"""Log and web pages of a driver: reader of the log, and places for people.
+"""Log and web pages of a driver: reader of the log, and their locations for users.
 
-A log is ``driver.log`` and the files that were rotated out of it, ``driver.log.1`` being the newest of them
-(``supervisor.log_rotation``). One after the other, the oldest first, they are all that was kept of the output.
+A log consists of ``driver.log`` and rotated files, beginning with ``driver.log.1`` as the newest
+(``host.supervisor.log_rotation``). Concatenated from the oldest to the newest, they are the kept output.
 
-Invariant: a reader prints no line twice and leaves no kept line out, also when the log is rotated. Kept files
-only ever change their number, so a reader knows them by what does not change.
+Invariant: a reader prints each kept line exactly once, also while the log is rotated. Kept files only change their
+number, so a reader identifies them by attributes that do not change.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from airflow_provider_ha.redaction import PublicText
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The log of one submission's driver.
+    """The log of a submission's driver.
 
-    :param host: Where the driver ran. Other hosts have the file when the work root is shared.
+    :param host: Host of the driver. Other hosts have the file if the work root is shared.
     :param path: ``driver.log``.
     """
 
@@ -40,7 +40,7 @@ class LogPlace:
 
     @property
     def command(self) -> str:
-        """What prints it, on a host that has it."""
+        """Command that prints the log, on a host that has it."""
         return f"spark-ha job logs {self.job_id} --run {self.run} --attempt {self.attempt}"
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class LogPlace:
 
 
 def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
-    """Return where the log of a submission lies; ``None`` when no supervisor of it has reported where it runs."""
+    """Return the place of a submission's log; ``None`` if its supervisor has not reported it."""
     if view.started is None or not view.started.handle.log_uri:
         return None
     handle = view.started.handle
@@ -56,12 +56,12 @@ def log_place(job_id: str, run: int, view: SubmissionView) -> LogPlace | None:
 
 
 def printed_place(view: SubmissionView) -> str:
-    """Return for people where a supervisor printed why it started nothing; empty for one that has reported itself."""
+    """Return where a supervisor that started nothing printed the reason, for users; empty if it has reported itself."""
     return "" if view.started is None or view.started.handle.log_uri else view.started.handle.printed
 
 
 def newest_log(job_id: str, view: RunView | None) -> LogPlace | None:
-    """Return where the log of the newest driver of a run lies that was started; ``None`` when there is none."""
+    """Return the log of a run's newest started driver; ``None`` without one."""
     for submission in reversed(view.submissions if view else ()):
         place = log_place(job_id, view.run.number, submission) if view else None
         if place is not None:
@@ -70,7 +70,7 @@ def newest_log(job_id: str, view: RunView | None) -> LogPlace | None:
 
 
 def web_page(url: str) -> str:
-    """Return *url* when a browser may be led there; empty for anything else, which a record must not make a link."""
+    """Return *url* if it is safe as a link for a browser; empty otherwise, because records may hold any text."""
     try:
         parts = urlsplit(url)
         admitted = parts.scheme in ("http", "https")
@@ -89,7 +89,7 @@ def live_page(snapshot: JobStatus) -> str:
 
 
 def history_page(snapshot: JobStatus, history_server: str | None) -> str:
-    """Return the page of the history server about the last application of the job; empty when either is not known."""
+    """Return the history server's page about the job's last application; empty if either is unknown."""
     status = snapshot.status
     if status is None or not status.application_id or not history_server:
         return ""
@@ -97,31 +97,31 @@ def history_page(snapshot: JobStatus, history_server: str | None) -> str:
 
 
 def spark_page(snapshot: JobStatus, history_server: str | None) -> str:
-    """Return where Spark shows the newest application of a job now; empty when nothing shows it."""
+    """Return the current URL of the job's newest application in Spark; empty without one."""
     return live_page(snapshot) or history_page(snapshot, history_server)
 
 
-CHUNK = 32 * 1024  # bytes; no secret is looked for in longer texts (``redaction``)
+CHUNK = 32 * 1024  # bytes; the redaction of secrets does not search longer texts (``redaction``)
 TAIL_LINES = 20
 TAIL_CHARACTERS = 4000
-_LOOKS = 10  # for the file that a cut log went into; not found by then, it counts as removed
+_LOOKS = 10  # for the file that a truncated log went into; after that, it counts as removed
 
 Identity = tuple[int, int, int]
-"""Inode, time of the last change and size of a kept file."""
+"""Inode, modification time in nanoseconds, and size of a kept file in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RotatedFile:
-    """A file that was rotated out of the log."""
+    """A file rotated out of the log."""
 
     name: str
     identity: Identity
 
 
 def last_lines(log: Path, count: int = TAIL_LINES, *, root: Path | None = None) -> str:
-    """Return the last lines of a log, without secrets, at most ``TAIL_CHARACTERS``; empty when there is nothing.
+    """Return the last lines of a log, without secrets, at most ``TAIL_CHARACTERS``; empty for an empty log.
 
-    Parameters and errors are those of :class:`LogReader`.
+    Parameters and errors as for :class:`LogReader`.
     """
     reader = LogReader(log, lines=count, most=TAIL_CHARACTERS * 4, root=root)
     text = b"".join(reader.now()).decode(errors="replace")
@@ -129,14 +129,14 @@ def last_lines(log: Path, count: int = TAIL_LINES, *, root: Path | None = None) 
 
 
 class LogReader:
-    """Reads a log from its last lines on. For one thread.
+    """Reads a log, beginning with its last lines. For one thread.
 
     :param log: ``driver.log``.
-    :param lines: How many of the lines that are there already are read.
-    :param most: How many bytes of them at most. A line of which only the end fits is left out, but the last one.
-    :param root: Directory above it below which no link is followed; left out: that of the log.
+    :param lines: Number of existing lines to read.
+    :param most: Limit for their size in bytes. A line that exceeds it is left out, except the last line, which is cut.
+    :param root: Ancestor directory below which links are not followed; by default the directory of the log.
     :raises OSError: The log cannot be read.
-    :raises LogMissingError: It is no file, or is reached by a link (``plain_files``); so does each read.
+    :raises LogMissingError: The log is no file, or is reached through a link (:mod:`driver_home`); raised by each read.
     """
 
     def __init__(self, log: Path, *, lines: int, most: float = math.inf, root: Path | None = None) -> None:
@@ -147,11 +147,11 @@ class LogReader:
         names = [self._log, *(file.name for file in kept)]
         index, self._at = self._start(names, lines, most)
         self._there = sum(map(self._files.size, names[: index + 1])) - self._at
-        older = kept[index:]  # than the file to begin with, which is the log itself, or one of the kept
+        older = kept[index:]  # older than the first file, which is the log or a kept file
         self._seen = older[0].identity if older else None
 
     def now(self) -> Iterator[bytes]:
-        """Yield what was there when the reader was made, and no more: a driver may write faster than this is read.
+        """Yield only the content at the creation of the reader: a driver may write faster than this reads.
 
         :raises OSError: The log cannot be read.
         """
@@ -161,14 +161,14 @@ class LogReader:
             left -= len(data)
 
     def read(self) -> bytes:
-        """Return what comes next, at most ``CHUNK`` bytes; nothing when there is nothing new yet.
+        """Return the next bytes, at most ``CHUNK``; empty without new ones.
 
         :raises OSError: The log cannot be read; the next call tries again.
         """
         while (unread := self._unread()) is not None:
             data = self._read(unread.name, self._at, unread.identity)
             if data is None:
-                return b""  # renamed in this moment
+                return b""  # renamed at this moment
             if data:
                 self._at += len(data)
                 return data
@@ -176,15 +176,15 @@ class LogReader:
         return self._read_log()
 
     def _unread(self) -> _RotatedFile | None:
-        """Return the oldest kept file that is not read to its end."""
+        """Return the oldest kept file with unread content."""
         kept = self._kept()
         new = list(takewhile(lambda file: file.identity != self._seen, kept))
         if self._seen is not None and new and len(new) == len(kept):
-            self._seen, self._at = None, 0  # so many came that the one we were in is gone
+            self._seen, self._at = None, 0  # the file being read was removed by many rotations
         return new[-1] if new else None
 
     def _read_log(self) -> bytes:
-        if self._files.size(self._log) < self._at:  # it is cut; what it held is about to be kept, if it is
+        if self._files.size(self._log) < self._at:  # truncated; its content may appear as a kept file shortly
             self._looks += 1
             if self._looks > _LOOKS:
                 self._looks = self._at = 0
@@ -192,12 +192,12 @@ class LogReader:
         self._looks = 0
         data = self._read(self._log, self._at) or b""
         if self._unread() is not None:
-            return b""  # rotated in this moment: these bytes are in the kept file too
+            return b""  # rotated at this moment: the kept file has the same bytes
         self._at += len(data)
         return data
 
     def _kept(self) -> list[_RotatedFile]:
-        """Return the files that were rotated out of the log, the newest first."""
+        """Return the files rotated out of the log, newest first."""
         pattern = re.compile(re.escape(self._log) + r"\.(\d+)")
         numbered = sorted(self._files.found(pattern).items(), key=lambda each: int(each[0].rpartition(".")[2]))
         found: dict[Identity, _RotatedFile] = {}
@@ -207,17 +207,17 @@ class LogReader:
         return list(found.values())
 
     def _start(self, names: Sequence[str], lines: int, most: float) -> tuple[int, int]:
-        """Return where the last *lines* begin: index of the file and offset in it.
+        """Return the start of the last *lines*: index of the file and offset in it.
 
-        :param names: Of the files, the newest first.
+        :param names: Names of the files, newest first.
         """
         if lines == 0:
             return 0, self._files.size(names[0])
-        whole: tuple[int, int] | None = None  # where the oldest line begins that was seen whole
+        whole: tuple[int, int] | None = None  # start of the oldest complete line so far
         for index, name in enumerate(names):
             with self._files.opened(name) as file:
                 at = file.seek(0, os.SEEK_END)
-                last = at - 1 if index == 0 else -1  # the end of the last line begins no other
+                last = at - 1 if index == 0 else -1  # the end of the last line is not the start of another
                 while at > 0:
                     if most <= 0:
                         return whole or (index, at)
@@ -232,7 +232,7 @@ class LogReader:
         return len(names) - 1, 0
 
     def _read(self, name: str, at: int, identity: Identity | None = None) -> bytes | None:
-        """Return the bytes from *at* on; ``None`` when the file is another one than it was."""
+        """Return the bytes from *at* on; ``None`` if the name now refers to another file."""
         try:
             with self._files.opened(name) as file:
                 if identity is not None and _identity(os.fstat(file.fileno())) != identity:
@@ -250,7 +250,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def whole_lines(pieces: Iterable[bytes]) -> Iterable[str]:
-    """Yield the text of *pieces* in parts of at most ``CHUNK`` bytes that end with a line, if one ends in them."""
+    """Yield the text of *pieces* in parts of at most ``CHUNK`` bytes, which end with a line if possible."""
     rest = b""
     for piece in pieces:
         rest += piece

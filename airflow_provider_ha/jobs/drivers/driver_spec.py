@@ -1,11 +1,12 @@
 """Parameters of a driver's supervisor, and the identity of its host and process.
 
-The file is the only way in which secrets (digest auth, S3 keys) reach the driver: readable by its owner alone, never on
-a command line, never in an environment that the engine may publish. It is removed once it is read: the supervisor reads
-it before it starts the driver, the driver reads it last and removes it. Where no driver came that far the supervisor
-removes it with the proof of death, and where that died the next submission of the run does.
+The spec file is the only way in which secrets (digest auth, S3 keys) reach the driver. Only its owner can read it, and
+it appears neither on a command line nor in an environment that the engine may publish. The supervisor reads it before
+it starts the driver; the driver reads it last and removes it. Without a driver, the supervisor removes it with the
+proof of death, and if the supervisor died, the next submission of the run does.
 
-Two containers with the network of their host share its name and not its processes; so do a host and its clone.
+A host name is not an identity: containers with the host's network share its name but not its processes, and so do a
+host and its clone. So the boot id and the PID namespace identify a host.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
 from airflow_provider_ha.records import Model
 
 
-# What a driver needs of its host. Everything else stays here: an Airflow worker's environment holds connections,
-# passwords and tokens, and the Python workers inherit all that the driver inherits.
+# Variables that a driver needs from its host. The others are not passed on: an Airflow worker's environment holds
+# connections, passwords and tokens, and Python workers inherit the driver's environment.
 _INHERITED = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH"}
     | {"VIRTUAL_ENV", "LD_LIBRARY_PATH", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SSL_CERT_FILE"}
@@ -47,11 +48,11 @@ _INHERITED = frozenset(
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
-_FIRST = Path("/proc/1")  # it lives as long as the host, or the container
+_FIRST = Path("/proc/1")  # lives as long as the host, or the container
 
 
 def boot_id() -> str:
-    """Return the id that the kernel got when it was booted; empty where it cannot be read."""
+    """Return the kernel's id of this boot; empty if it cannot be read."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -59,7 +60,7 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """Return the name of this process's PID namespace, ``pid:[<inode>]``; empty where it cannot be read."""
+    """Return the name of this process's PID namespace, ``pid:[<inode>]``; empty if it cannot be read."""
     try:
         return str(_NAMESPACE.readlink())
     except OSError:
@@ -67,15 +68,14 @@ def pid_namespace() -> str:
 
 
 def sees_processes_of_others() -> bool:
-    """Whether processes of other users are listed; a ``/proc`` that is mounted with ``hidepid=2`` leaves them out."""
+    """Return whether processes of other users are listed; a ``/proc`` mounted with ``hidepid=2`` leaves them out."""
     return os.geteuid() == 0 or _FIRST.exists()
 
 
 class LocalProcess(Model):
-    """A supervisor on a host: what the handle of a local submission refers to.
+    """A supervisor on a host: the target of a local submission's handle.
 
-    Boot id and PID namespace say which host it is; the name is for people. They are empty in a handle that a release
-    without them has written.
+    Boot id and PID namespace identify the host; the host name is for users. Both are empty if they could not be read.
 
     :param process_started: Seconds since 1970.
     :param uid: User of the process.
@@ -90,16 +90,16 @@ class LocalProcess(Model):
 
     @property
     def is_here(self) -> bool:
-        """Whether this host, since its last boot, and this PID namespace are those of the process."""
+        """``True`` if the process belongs to this host, since its last boot, and to this PID namespace."""
         known = bool(self.boot and self.pid_namespace)
         # guard: one-host-name-is-one-host
         return known and (self.boot, self.pid_namespace) == (boot_id(), pid_namespace())
 
     @classmethod
     def of(cls, handle: DriverHandle) -> LocalProcess:
-        """Return what a handle refers to.
+        """Return the process that a handle refers to.
 
-        :raises RecordCorruptError: It is not the handle of a local process.
+        :raises RecordCorruptError: The handle does not refer to a local process.
         """
         try:
             return cls.model_validate(handle.ref)
@@ -108,7 +108,7 @@ class LocalProcess(Model):
 
 
 def handle_here(process: psutil.Process, driver_log: Path, *, engine: str) -> DriverHandle:
-    """Return the handle of a submission whose supervisor is *process* of this host."""
+    """Return the handle of a submission whose supervisor is *process* on this host."""
     host = socket.gethostname()
     local = LocalProcess(
         host=host,
@@ -122,25 +122,26 @@ def handle_here(process: psutil.Process, driver_log: Path, *, engine: str) -> Dr
 
 
 def host_environment() -> dict[str, str]:
-    """Return what a driver needs of this host's environment, and nothing else of it."""
+    """Return the variables of this host's environment that a driver needs."""
     return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
 
 
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
-SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"  # our own id, so that a lost answer is found instead of resubmitted
+# unique id, so that a lost response leads to the process instead of a second submission
+SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"
 
-SUPERVISOR_MODULE = "airflow_provider_ha.host.supervisor.main"  # its program: ``python -m``
+SUPERVISOR_MODULE = "airflow_provider_ha.host.supervisor.main"  # for ``python -m``
 
 OWNER_ONLY = 0o600
-_MOST_SECRETS = 1 << 20  # bytes: the driver's script can write the file, and others read it
+_MOST_SECRETS = 1 << 20  # bytes: the driver's script can write the file, and other processes read it
 
 
 class DriverSpec(Model):
-    """One submission of one run, as its supervisor and its driver have it on their host.
+    """A submission as its supervisor and its driver have it on their host.
 
-    :param config: How to reach the cluster; holds secrets.
+    :param config: Configuration for access to the cluster; holds secrets.
     :param directory: Directory of its :class:`DriverHome`.
-    :param handle: How its engine finds the supervisor; ``None`` for a process of the submitting host.
+    :param handle: The engine's handle for the supervisor; ``None`` for a process on the submitting host.
     """
 
     config: HaConfig
@@ -150,7 +151,7 @@ class DriverSpec(Model):
 
     @classmethod
     def of(cls, config: HaConfig, ticket: Ticket) -> DriverSpec:
-        """Return the spec of a submission whose home lies below the work root."""
+        """Return the spec of a submission with its home below the work root."""
         return cls(config=config, ticket=ticket, directory=DriverHome.of(config, ticket).directory)
 
     @property
@@ -175,7 +176,7 @@ class DriverSpec(Model):
 
     @property
     def submission_id(self) -> str:
-        """Our own id of the submission."""
+        """Unique id of the submission."""
         return self.ticket.submission_id
 
     def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
@@ -183,12 +184,13 @@ class DriverSpec(Model):
         ticket = self.ticket.of_next(attempt, submission_id)
         if self.handle is None:
             return DriverSpec.of(self.config, ticket)
-        home = DriverHome(self.directory.with_name(f"attempt-{attempt}"))  # beside this one, on the same disk
+        # in the same parent directory, on the same disk
+        home = DriverHome(self.directory.with_name(f"attempt-{attempt}"))
         handle = self.handle.model_copy(update={"log_uri": file_uri(self.handle.log_host, str(home.driver_log))})
         return DriverSpec(config=self.config, ticket=ticket, directory=home.directory, handle=handle)
 
     def write(self) -> Path:
-        """Write the spec to its file, complete or not at all, readable by its owner only. Returns the file."""
+        """Write the spec to its file, complete or not at all, readable only by its owner. Returns the file."""
         content = self.model_dump(mode="json", exclude={"config"})
         content["config"] = json.loads(self.config.to_private_json())
         write_private(self.home.spec, json.dumps(content).encode())
@@ -199,23 +201,23 @@ class DriverSpec(Model):
         self.home.forget_spec()
 
     def note_running(self) -> None:
-        """Leave the file that says so. Without it, on a disk that fails, the next submission may come later."""
+        """Create the marker file for a running job. If a disk fault prevents it, the next submission may come later."""
         _note(self.home.running)
 
     def note_started(self) -> None:
-        """Leave the file that says so."""
+        """Create the marker file for a started query."""
         _note(self.home.started)
 
     def note_committed(self) -> None:
-        """Leave the file that says so."""
+        """Create the marker file for a committed batch."""
         _note(self.home.committed)
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
         """Read a spec.
 
-        :raises ConfigurationError: The file is not there.
-        :raises RecordCorruptError: It is not what was written. The message never holds the content: it is secret.
+        :raises ConfigurationError: The file is missing or unreadable.
+        :raises RecordCorruptError: The file is damaged. The message never has the content, which is secret.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -233,13 +235,13 @@ def _note(path: Path) -> None:
 
 
 def write_session(path: Path, credentials: SessionCredentials) -> None:
-    """Leave the credentials of the driver's ZooKeeper session for its supervisor."""
+    """Write the credentials of the driver's ZooKeeper session for its supervisor."""
     content = {"session_id": f"{credentials.session_id:x}", "password": credentials.password.hex()}
     write_private(path, json.dumps(content).encode())
 
 
 def read_session(path: Path) -> SessionCredentials | None:
-    """Return what :func:`write_session` left, or ``None`` when there is nothing that can be used."""
+    """Return the credentials that :func:`write_session` wrote; ``None`` if they are missing or damaged."""
     try:
         content = json.loads(path.read_bytes())
         return SessionCredentials(int(content["session_id"], 16), bytes.fromhex(content["password"]))
@@ -248,15 +250,15 @@ def read_session(path: Path) -> SessionCredentials | None:
 
 
 def write_secrets(path: Path, secrets: Iterable[str]) -> None:
-    """Leave secrets for the readers of the log, which redact them. A disk that fails does not change the ending."""
+    """Write secrets for the readers of the log, which redact them. A disk fault is ignored."""
     with contextlib.suppress(OSError):
         write_private(path, json.dumps(sorted(secrets)).encode())
 
 
 def read_secrets(path: Path, *, root: Path | None = None) -> set[str]:
-    """Return what :func:`write_secrets` left; nothing when there is nothing that can be used.
+    """Return the secrets that :func:`write_secrets` wrote; empty if they are missing or damaged.
 
-    :param root: Directory above it below which no link is followed; left out: its own.
+    :param root: Ancestor directory below which links are not followed; by default the parent directory.
     """
     try:
         with PlainFiles(path.parent, path.parent if root is None else root).opened(path.name) as file:
@@ -266,7 +268,7 @@ def read_secrets(path: Path, *, root: Path | None = None) -> set[str]:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write *data* to *path*, complete or not at all, in a file that only its owner can read from its first byte on."""
+    """Write *data* to *path*, complete or not at all, in a file that only its owner can read from the first byte on."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     aside.unlink(missing_ok=True)
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)

@@ -1,9 +1,9 @@
 """Logs of a run: find the log of a driver from any host, and follow it over attempts.
 
-A log lies in the work root. Where that is shared every host can read it; else only the one that ran the driver.
+A log is below the work root. If that is shared, every host can read it, otherwise only the driver's host.
 
-Invariant: a log is left only after it was read to its end, and that is known before the last read: what was looked at
-first (a newer attempt that was started, the end of all processes) says that nothing more will be written.
+Invariant: a reader leaves a log only after reading it to its end. It determines before the last read that the log is
+final, because a newer attempt has started or all processes have ended.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from airflow_provider_ha.redaction import remember, secrets_of
 
 
 def choose(job_id: str, view: RunView, attempt: int | None = None) -> SubmissionView:
-    """Return the submission whose log is meant.
+    """Return the submission whose log to read.
 
-    :param attempt: Its number; left out: the newest one that was started, else the newest.
+    :param attempt: Number of the submission; by default the newest started one, else the newest.
     :raises JobStateError: The run has no such submission.
     """
     if attempt is None:
@@ -58,9 +58,9 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
 
 
 def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
-    """Return the log of a submission, which this host has.
+    """Return the log of a submission on this host.
 
-    :raises LogMissingError: This host does not have it, or no host has: says which, with host and path.
+    :raises LogMissingError: Only another host has the log, or no longer any host; the message has host and path.
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"
@@ -78,7 +78,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
 
 
 def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
-    """Whether the log is about to be written on this host: the submission is there and has not ended."""
+    """Return whether the log is expected on this host: the submission exists and has not ended."""
     if _is_on_a_cluster(job, view):
         return False
     place = _own_place(job, run, view)
@@ -86,19 +86,19 @@ def is_pending(job: JobContext, run: int, view: SubmissionView) -> bool:
 
 
 def reader(job: JobContext, place: LogPlace, *, lines: int, most: float = math.inf) -> LogReader:
-    """Return a reader of a log that :func:`find_log` has found.
+    """Return a reader of a log found by :func:`find_log`.
 
-    Parameters and errors are those of :class:`LogReader`.
+    Parameters and errors as for :class:`LogReader`.
     """
     return LogReader(place.path, lines=lines, most=most, root=job.config.home_path)
 
 
 def _is_there(place: LogPlace) -> bool:
-    return os.path.lexists(place.path)  # what it is, its reader says
+    return os.path.lexists(place.path)  # the reader checks the type of file
 
 
 def _is_on_a_cluster(job: JobContext, view: SubmissionView) -> bool:
-    """Whether the driver ran in a directory that its cluster has made, which no other host can tell."""
+    """Return whether the driver ran in a directory made by its cluster, which other hosts do not know."""
     return view.started is not None and not job.engines.runs_here(view.submission.engine)
 
 
@@ -117,7 +117,7 @@ def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
 
 
 def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | None:
-    """Return where this host would have the log: a record in ZooKeeper must not name the file that is read."""
+    """Return the log's place on this host: a record in ZooKeeper must not determine the file to read."""
     place = log_place(job.job_id, run, view)
     if place is None:
         return None
@@ -149,9 +149,9 @@ def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
 
 
 def hide_secrets(job: JobContext, view: RunView) -> bool:
-    """Hide the secrets of the connection and of the run's graph in what this process shows from now on.
+    """Hide the secrets of the connection and of the run's graph in the further output of this process.
 
-    Returns whether the graph could be read: without it, only what looks like a secret is hidden.
+    Returns whether the graph could be read: without it, only texts that look like secrets are hidden.
     """
     remember(secrets_of(job.config))
     for submission in view.submissions:
@@ -165,16 +165,16 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
 
 
 def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
-    """Hide what the script's own conf holds as well: the driver leaves it before it logs the failure of the script."""
+    """Also hide secrets of the script's own conf; the driver writes them before it logs the failure of the script."""
     secrets = _home(job, run, attempt).script_secrets
     remember(read_secrets(secrets, root=job.config.home_path))
 
 
 def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> str:
-    """Return the last lines of a driver's log, without secrets; empty when neither file nor record has any.
+    """Return the last lines of a driver's log, without secrets; empty if neither file nor record has any.
 
-    The supervisor leaves them with the proof of death, for hosts that do not have the file. The file has none without
-    the graph, which says what is secret in them.
+    The supervisor stores them with the proof of death, for hosts without the file. Lines from the file are returned
+    only if the graph, which names the secrets in them, can be read.
     """
     if submission.exit is not None and submission.exit.last_lines:
         return submission.exit.last_lines
@@ -190,21 +190,21 @@ def last_words(job: JobContext, view: RunView, submission: SubmissionView) -> st
 
 
 POLL_SECONDS = 0.5
-QUIET_SECONDS = 5.0  # without a line, after which the log of a run that is over has ended, without a word of its end
+QUIET_SECONDS = 5.0  # without a line, after which the log of an ended run is final even without a proof of death
 _ALL = 10**9  # lines
 
 Part = tuple[LogPlace, str]
-"""A part of a log, and which log it is of; the first part of each is empty."""
+"""A log and a part of its text; the first part of a log is empty."""
 
 
 def follow(
     job: JobContext, view: RunView, submission: SubmissionView, *, lines: int, note: Callable[[str], None]
 ) -> Iterator[Part]:
-    """Yield the log of *submission* and of those after it, as they are written, until the run is over.
+    """Yield the log of *submission* and of later ones, as they are written, until the run has ended.
 
-    :param lines: How many of the lines that are there already are given.
-    :param note: Called with what a reader of the log has to know besides.
-    :raises LogMissingError: The log of one of them is not on this host.
+    :param lines: Number of existing lines to yield.
+    :param note: Called with notes for the reader of the log.
+    :raises LogMissingError: A log is not on this host.
     """
     watch = _RunWatch(job, view, note)
     attempt: int | None = submission.submission.attempt
@@ -225,7 +225,7 @@ def _pieces(job: JobContext, log: LogReader, watch: _RunWatch, attempt: int) -> 
         data = log.read()
         if data:
             heard = time.monotonic()
-            hide_secrets_of_script(job, watch.run, attempt)  # after the read: it is left before the line is written
+            hide_secrets_of_script(job, watch.run, attempt)  # after the read: the driver writes them before the line
             yield data
         elif over:
             return
@@ -234,7 +234,7 @@ def _pieces(job: JobContext, log: LogReader, watch: _RunWatch, attempt: int) -> 
 
 
 class _RunWatch:
-    """What is known of the run. While ZooKeeper does not answer it is what was known last: the log itself is here."""
+    """The known state of the run; while ZooKeeper does not answer, the last known one, because the log is local."""
 
     def __init__(self, job: JobContext, view: RunView, note: Callable[[str], None]) -> None:
         self._job = job
@@ -251,11 +251,11 @@ class _RunWatch:
         return self._view.run.number
 
     def submission(self, attempt: int) -> SubmissionView:
-        """Return an attempt of the run, also one that the leader has forgotten since."""
+        """Return an attempt of the run, even if the leader has removed it in between."""
         return self._known[attempt]
 
     def await_start(self, attempt: int) -> int:
-        """Return *attempt* once it was started or has ended, or the attempt that was started in its place."""
+        """Return *attempt* after its start or end, or a later attempt that was started instead."""
         while is_pending(self._job, self._view.run.number, self.submission(attempt)):
             if (later := self.after(attempt)) is not None:
                 return later
@@ -264,12 +264,12 @@ class _RunWatch:
         return attempt
 
     def after(self, attempt: int) -> int | None:
-        """Return the next attempt that was started."""
+        """Return the next started attempt."""
         numbers = [each.submission.attempt for each in self._view.submissions if each.started is not None]
         return next((number for number in numbers if number > attempt), None)
 
     def is_over(self, attempt: int, *, quiet: bool) -> bool:
-        """Whether nothing more will be written into the log of *attempt*."""
+        """Return whether the log of *attempt* is final."""
         self._look()
         ended = self._view.result is not None and (quiet or self.submission(attempt).exit is not None)
         return ended or self.after(attempt) is not None

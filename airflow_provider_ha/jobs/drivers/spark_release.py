@@ -1,12 +1,12 @@
 """Spark of a driver: installed release, and the location of its executors.
 
-``pyspark`` holds the jars and all of Spark's Python; ``pyspark-client``, which the Spark provider of Airflow requires,
-holds a part of the same Python files. Both are installed into one directory, and the later one overwrites: Python
-files of one release then meet jars, or other Python files, of another.
+``pyspark`` has the jars and all of Spark's Python files; ``pyspark-client``, which Airflow's Spark provider requires,
+has a part of the same Python files. Both are installed into the same directory, and the later one overwrites files:
+Python files may then meet jars or other Python files from another release.
 
-Executors of ``local`` are threads of that JVM; those of ``local-cluster`` are its child processes. A standalone, YARN
-or Kubernetes executor is a process of another host: it goes on for minutes after its driver has died, and a task that
-writes through ``foreachBatch`` then meets the next epoch, which executes the same batch.
+Executors of ``local`` are threads of the driver's JVM, and executors of ``local-cluster`` its child processes. A
+standalone, YARN or Kubernetes executor is a process on another host: it may run for minutes after the death of its
+driver, and a task that writes through ``foreachBatch`` then overlaps with the same batch in the next epoch.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from airflow_provider_ha._version import __version__
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# As ``SparkContext`` reads them: threads, or executors, cores and megabytes.
+# The forms that ``SparkContext`` accepts: threads, or executors, cores and megabytes.
 _OF_SPARK = re.compile(r"local|local\[(\*|[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")
 
 
 def is_local(master: str) -> bool:
-    """Return whether every executor of *master* is the driver's JVM or a descendant of it."""
+    """Return whether every executor of *master* belongs to the driver's JVM or its child processes."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def is_impossible(master: str) -> bool:
-    """Return whether Spark has no local master of that form: each driver would fail with it."""
+    """Return whether *master* has a local form unknown to Spark, so that every driver would fail."""
     return master.startswith("local") and _OF_SPARK.fullmatch(master) is None
 
 
 def check_possible(master: str) -> None:
-    """Refuse a master that Spark does not know.
+    """Refuse a master unknown to Spark.
 
-    :raises ConfigurationError: It is one.
+    :raises ConfigurationError: Spark does not know the master.
     """
     if is_impossible(master):
         raise ConfigurationError(
@@ -50,7 +50,7 @@ def check_possible(master: str) -> None:
 
 
 def remote_reason(master: str) -> str:
-    """Return why a remote *master* is refused, as the message of an error."""
+    """Return the reason for refusing a remote *master*, as the message of an error."""
     return (
         f"the Spark master is {master!r}: its executors run on other hosts, where nothing proves that they are dead "
         "before a recovery starts, so two attempts can write at one time"
@@ -63,7 +63,7 @@ REMOTE_NEXT_STEP = (
 )
 
 
-OLDEST, NEWEST = (4, 1), (4, 3)  # of drivers; checkpoints of older ones are read as well
+OLDEST, NEWEST = (4, 1), (4, 3)  # of drivers; checkpoints of older releases can be read
 RANGE = "4.1 to 4.3"
 _VERSION = re.compile(r"__version__[^=]*=\s*['\"]([^'\"]+)")
 _CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
@@ -73,13 +73,13 @@ _FORCED = "pip install --force-reinstall --no-deps"
 
 @dataclass(frozen=True, slots=True)
 class InstalledSpark:
-    """Releases that the parts of an installed Spark belong to, each ``None`` where there is no such part.
+    """Releases of the parts of an installed Spark; ``None`` for a missing part.
 
     :param home: Directory of pyspark.
-    :param package: Of the distribution ``pyspark``.
-    :param client: Of the distribution ``pyspark-client``.
-    :param files: Of the Python files, by ``pyspark/version.py``.
-    :param jars: Of the jars.
+    :param package: Release of the distribution ``pyspark``.
+    :param client: Release of the distribution ``pyspark-client``.
+    :param files: Release of the Python files, from ``pyspark/version.py``.
+    :param jars: Release of the jars.
     """
 
     home: Path | None = None
@@ -90,9 +90,9 @@ class InstalledSpark:
 
 
 def installed_spark(path: Sequence[str] | None = None) -> InstalledSpark:
-    """Look at the installed Spark, importing nothing of it.
+    """Inspect the installed Spark, without importing any of its modules.
 
-    :param path: Where to look; by default the path of this interpreter.
+    :param path: Directories to search; by default this interpreter's path.
     """
     where = None if path is None else list(path)
     found = PathFinder.find_spec("pyspark", where)
@@ -107,9 +107,9 @@ def installed_spark(path: Sequence[str] | None = None) -> InstalledSpark:
 
 
 def find_spark_home(configured: Path | None) -> Path:
-    """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else that of the installed pyspark.
+    """Return the Spark whose ``bin/spark-submit`` starts the driver: *configured*, else the installed pyspark's.
 
-    :raises ConfigurationError: There is none, it is put together from two releases, or of one that is not supported.
+    :raises ConfigurationError: Spark is missing, mixed from two releases, or unsupported.
     """
     if configured is None:
         spark = installed_spark()
@@ -132,9 +132,10 @@ def find_spark_home(configured: Path | None) -> Path:
 
 
 def check_one_release(spark: InstalledSpark) -> None:
-    """Refuse a Spark that is put together from two releases, or was taken apart.
+    """Refuse a Spark that is mixed from two releases, or has lost a part.
 
-    :raises ConfigurationError: It is; names the releases and the command that installs one.
+    :raises ConfigurationError: Spark is mixed or incomplete; the message has the releases and a command that repairs
+        it.
     """
     if spark.package and spark.client and _release(spark.package) != _release(spark.client):
         raise ConfigurationError(
@@ -160,9 +161,9 @@ def check_one_release(spark: InstalledSpark) -> None:
 
 
 def check_supported(home: Path) -> None:
-    """Refuse a Spark whose drivers this package does not run. One whose jars do not tell their release passes.
+    """Refuse a Spark whose release is not supported for drivers. Spark of an unknown release passes.
 
-    :raises ConfigurationError: It is older or newer than that.
+    :raises ConfigurationError: The release is too old or too new.
     """
     release = release_of(home)
     if release is not None and not OLDEST <= release[:2] <= NEWEST:
@@ -175,7 +176,7 @@ def check_supported(home: Path) -> None:
 
 
 def release_of(home: Path) -> tuple[int, ...] | None:
-    """Return the release of the Spark in a directory, by its jars; ``None`` where they do not say it."""
+    """Return the release of the Spark in a directory, by its jars; ``None`` if they do not name it."""
     match = _RELEASE.match(_of_jars(home) or "")
     return tuple(map(int, match.group().split("."))) if match else None
 
@@ -199,6 +200,6 @@ def _of_jars(home: Path) -> str | None:
 
 
 def _release(version: str) -> str:
-    """Without what builds add to it: ``4.3.0.dev0`` and ``4.3.0-SNAPSHOT`` are one."""
+    """Return the version without the suffixes of builds: ``4.3.0.dev0`` and ``4.3.0-SNAPSHOT`` are the same release."""
     match = _RELEASE.match(version)
     return match.group() if match else version
