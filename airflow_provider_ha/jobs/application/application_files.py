@@ -1,8 +1,8 @@
-"""Files of an application: named by the user or found beside the script, checked before they are stored.
+"""Files of an application: named by the user or found next to the script, checked before they are stored.
 
-``python app.py`` finds the modules in the script's directory because that directory is first on the path; so on another
-host they have to be there too. What is imported is found by reading the source, never by running it. Only the script's
-own directory is looked at: the rest is the environment's, or is given by name.
+``python app.py`` finds the modules in the script's directory because that directory is first on the path, so another
+host needs them too. Imports are found by parsing the source, never by running it. Only the script's own directory is
+searched: other modules belong to the environment, or are named by the user.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from airflow_provider_ha.uris import split
 
 _NAMELESS_SINKS = frozenset({"foreachBatch", "foreach"})
 _SINKS = _NAMELESS_SINKS | {"format"}
-_DEEP = 2  # directories below that of the script
+_DEEP = 2  # levels below the script's directory
 _MOST_FILES = 200
 _DYNAMIC = frozenset({"import_module", "__import__"})
 
 
 def sibling_modules(script: Path) -> tuple[Path, ...]:
-    """Return the modules and package directories beside *script* that it imports, directly or through others; sorted.
+    """Return the modules and package directories next to *script* that it imports, directly or indirectly; sorted.
 
     Found are ``import`` and ``from`` statements anywhere in the source, and ``importlib.import_module`` with a literal
-    name. A module whose name is computed at run time has to be given as ``modules``.
+    name. A module whose name is computed at run time has to be named in ``modules``.
 
     :raises ConfigurationError: The script is not Python source.
     """
@@ -50,12 +50,12 @@ def sibling_modules(script: Path) -> tuple[Path, ...]:
 
 
 def check_queries(script: Path) -> tuple[int, ...]:
-    """Return the lines of the script at which a query without a name is started that nothing else can name.
+    """Return the lines of the script that start a query without a name, where the sink cannot name it either.
 
-    Only what one expression says from ``writeStream`` to ``start()`` is seen, whether it is executed or not; the driver
-    decides. A script that has nothing else to run is refused at once.
+    Only single expressions from ``writeStream`` to ``start()`` are analysed, executed or not; the driver decides. A
+    script with only such queries is refused immediately.
 
-    :raises ConfigurationError: The script is not Python source, starts no query but such ones, or has DStreams alone.
+    :raises ConfigurationError: The script is not Python source, has only nameless queries, or only DStreams.
     """
     found, others, streaming = set(), False, False
     discretized: int | None = None
@@ -88,17 +88,17 @@ def check_queries(script: Path) -> tuple[int, ...]:
 def _is_nameless(start: ast.Call) -> bool:
     calls = list(_chain(start))
     names = [name for name, _ in calls]
-    given = {each.arg for _, call in calls for each in call.keywords}  # None: of a mapping
+    given = {each.arg for _, call in calls for each in call.keywords}  # None: from a mapping
     firsts = (call.args[0] for name, call in calls if name == "option" and call.args)
     given |= {str(each.value) for each in firsts if isinstance(each, ast.Constant)}
-    sink = next((name for name in names if name in _SINKS), None)  # the last one counts
+    sink = next((name for name in names if name in _SINKS), None)  # the last call counts
     with_format = len(start.args) > 1
     named = "queryName" in names or not given.isdisjoint({"queryName", "checkpointLocation", "format", None})
     return "writeStream" in names and sink in _NAMELESS_SINKS and not named and not with_format
 
 
 def _chain(node: ast.expr) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the names of ``a.b(x).c(y)`` from its end, each with its call; of an attribute, an empty call."""
+    """Yield name and call of all parts of ``a.b(x).c(y)`` from its end; for an attribute, an empty call."""
     while True:
         call = ast.Call(node, [], [])
         if isinstance(node, ast.Call):
@@ -110,9 +110,9 @@ def _chain(node: ast.expr) -> Iterator[tuple[str, ast.Call]]:
 
 
 def files_beside(script: Path) -> tuple[str, ...]:
-    """Return the data files below the directory of *script*, relative to it, for the reason of a failure; sorted.
+    """Return the data files below the directory of *script*, relative to it, sorted.
 
-    They do not travel by themselves. Only names are taken, those near the script first, and not more than a few.
+    They are not uploaded. The names of a limited number, nearest first, help to explain a failure.
     """
     found: list[str] = []
     for directory, directories, files in os.walk(script.parent):
@@ -139,7 +139,7 @@ def _parse_script(script: Path) -> ast.Module:
 
 
 def _parse(source: Path) -> ast.Module | None:
-    """Parse a sibling. One that this Python cannot read still travels: it may be for another Python, or unused."""
+    """Parse a sibling module. An unparsable one is still uploaded: it may be for another Python, or unused."""
     try:
         return ast.parse(source.read_bytes(), filename=str(source))
     except (SyntaxError, ValueError):
@@ -173,7 +173,7 @@ def _called(function: ast.expr) -> str | None:
 
 
 def _sibling(directory: Path, name: str) -> Path | None:
-    """Return what Python would import as *name* from *directory*, in Python's own order; ``None`` for nothing."""
+    """Return the path that Python would import as *name* from *directory*, in Python's order, or ``None``."""
     package = directory / name
     modules = [directory / f"{name}{suffix}" for suffix in (*EXTENSION_SUFFIXES, ".py")]
     if (package / "__init__.py").is_file():
@@ -186,7 +186,7 @@ def _sibling(directory: Path, name: str) -> Path | None:
     return None
 
 
-# spark-submit separates the names in --files, --py-files and --jars by commas, and what follows a hash is an alias.
+# In --files, --py-files and --jars, spark-submit separates names by commas, and a hash starts an alias.
 _MISUNDERSTOOD = ",#"
 
 
@@ -194,8 +194,8 @@ def local_file(named: str | Path, what: str) -> Path:
     """Return the absolute path of a readable file.
 
     :param named: Path, absolute or relative to the working directory, or a ``file://`` URI.
-    :param what: What it is to the user, for the error: ``"application"``, ``"jar"``.
-    :raises ConfigurationError: It is not there, is no file, cannot be read, or Spark would misunderstand its name.
+    :param what: Name of the user's option, for the error: ``"application"``, ``"jar"``.
+    :raises ConfigurationError: The file is missing, is no file, cannot be read, or Spark would misinterpret its name.
     """
     path = _absolute(named, what)
     if stat.S_ISDIR(_mode(path, what)):
@@ -207,7 +207,7 @@ def local_file(named: str | Path, what: str) -> Path:
 def local_module(named: str | Path) -> Path:
     """Return the absolute path of a Python module or of a package directory.
 
-    :raises ConfigurationError: It is not there, or cannot be read.
+    :raises ConfigurationError: The module is missing, or cannot be read.
     """
     path = _absolute(named, "module")
     if not stat.S_ISDIR(_mode(path, "module")):
@@ -216,9 +216,9 @@ def local_module(named: str | Path) -> Path:
 
 
 def check_distinct(paths: Sequence[Path], what: str) -> None:
-    """Check that files that will lie in one directory do not overwrite each other.
+    """Check that files for the same directory do not overwrite each other.
 
-    :raises ConfigurationError: Two have one name; names both.
+    :raises ConfigurationError: Two files have the same name; the message has both paths.
     """
     seen: dict[str, Path] = {}
     for path in paths:
@@ -233,7 +233,7 @@ def check_distinct(paths: Sequence[Path], what: str) -> None:
 def _absolute(named: str | Path, what: str) -> Path:
     text = str(named)
     if text.startswith("file:"):
-        # spark-submit takes escapes here, and every other place is read letter by letter.
+        # Only here does spark-submit accept escapes; it takes other paths literally.
         text = split(text).path if Path(split(text).path).exists() else unquote(split(text).path)
     elif "://" in text:
         raise ConfigurationError(
@@ -285,10 +285,10 @@ def _unreadable(path: Path, what: str, error: Exception) -> ConfigurationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationFiles:
-    """An application on the submitting host; checked, nothing is written yet.
+    """An application on the submitting host, checked and not yet uploaded.
 
-    :param modules: Modules and package directories that go beside the script.
-    :param archives: Each with its alias, which may be empty.
+    :param modules: Modules and package directories for the directory of the script.
+    :param archives: Archives with their aliases, which may be empty.
     """
 
     application: Path
@@ -310,10 +310,11 @@ def collect_application(
 ) -> ApplicationFiles:
     """Find and check all files of an application. Writes nothing.
 
-    :param application: The script; modules and packages beside it that it imports are found by themselves.
-    :param archives: What is unpacked, each with ``#`` and an alias where that is not its own name.
-    :param modules: Further modules and package directories, for imports that are computed at run time.
-    :raises ConfigurationError: Something is missing, is a directory, cannot be read or cannot travel; names it.
+    :param application: The script; modules and packages next to it that it imports are found automatically.
+    :param archives: Archives to unpack, with ``#`` and an alias if the directory has another name.
+    :param modules: Further modules and package directories, for imports computed at run time.
+    :raises ConfigurationError: A file is missing, is a directory, cannot be read or cannot be uploaded; the message has
+        its name.
     """
     script = local_file(application, "application")
     given = tuple(local_module(module) for module in modules)
@@ -338,7 +339,7 @@ def collect_application(
 
 
 def unreadable(script: Path, error: OSError) -> ConfigurationError:
-    """Return the error for a file that cannot be read, or vanished after it was found."""
+    """Return the error for a file that cannot be read, or has vanished after the search."""
     return ConfigurationError(
         f"the files of application {str(script)!r} cannot be read or copied: {error}",
         next_step="Check that the submitter may read them on its host, and that the host has space for a copy",
@@ -358,7 +359,7 @@ def _archive(named: str | Path) -> tuple[Path, str]:
 
 
 def _check_places(found: ApplicationFiles) -> None:
-    """Check that archives and files, which lie in one directory, do not replace each other."""
+    """Check that archives and files, which share a directory, do not replace each other."""
     places = [path.name for path in found.files] + [alias or path.name for path, alias in found.archives]
     twice = sorted({name for name in places if places.count(name) > 1} | ({UNPACKED_AS} & set(places)))
     if twice:

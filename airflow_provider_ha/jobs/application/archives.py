@@ -1,13 +1,14 @@
-"""Archives of an application: reproducible packages, and safe unpacking beside the driver.
+"""Archives of an application: reproducible packages, and safe unpacking next to the driver.
 
-The archive's digest is its name in storage; with dates and compression in it every submission would be a new blob.
+Packages: the digest of an archive is its name in storage, so dates and compression are left out: otherwise every
+submission would create a new blob.
 
-Spark unpacks an archive for each executor, by what its name ends with; the supervisor does it for the driver, whose
-Python may lie in one. An archive is of the user, but a mistake in it must not overwrite files of the host.
+User archives: Spark unpacks an archive for each executor, by the ending of its name. The supervisor does the same for
+the driver, whose Python may be in the archive.
 
-Invariants: a name becomes a path when every name of the archive was checked, and nothing is written through a link of
-the archive. Where a symbolic link leads is not judged: the interpreter of a packed environment is a link to that of the
-host.
+Invariants: a mistake in a user's archive must not overwrite files of the host. So all names of the archive are checked
+before the first becomes a path, and writes never follow a link from the archive. The target of a symbolic link is not
+checked: the interpreter of a packed environment is a link to the host's interpreter.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories, replace_file
 
 
-ENDINGS = (".zip", ".jar", ".tar.gz", ".tgz", ".tar")  # what Spark unpacks; everything else it would only copy
+ENDINGS = (".zip", ".jar", ".tar.gz", ".tgz", ".tar")  # archives that Spark unpacks; it only copies others
 UNPACKED_AS = "spark-ha-modules"  # directory of the script's own modules among the files of an executor
 _ZIPS = ENDINGS[:2]
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, LZMAError, OSError)
@@ -38,10 +39,10 @@ _OWNER_FILE, _OWNER_PROGRAM = 0o600, 0o700
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One entry of an archive.
+    """An entry of an archive.
 
     :param kind: ``directory``, ``file``, ``link`` (symbolic) or ``hard link``.
-    :param target: Of a link.
+    :param target: Target of a link.
     :param executable: Whether its owner may execute it.
     """
 
@@ -52,9 +53,9 @@ class _Member:
 
 
 def check_archive(archive: Path) -> None:
-    """Refuse an archive that Spark would not unpack, or that names what lies outside of it.
+    """Refuse an archive that Spark would not unpack, or with a name outside the archive.
 
-    :raises ConfigurationError: It is one; names the entry.
+    :raises ConfigurationError: The archive is refused; the message has the entry.
     """
     if not archive.name.lower().endswith(ENDINGS):
         raise ConfigurationError(
@@ -66,9 +67,9 @@ def check_archive(archive: Path) -> None:
 
 
 def unpack_archive(archive: Path, target: Path) -> None:
-    """Unpack an archive as the directory *target*; one that is there is replaced. Only its owner can read it.
+    """Unpack an archive as the directory *target*, replacing an existing one. Only its owner can read it.
 
-    :raises ConfigurationError: As :func:`check_archive`; nothing was unpacked.
+    :raises ConfigurationError: As :func:`check_archive`; raised before any write.
     """
     aside = target.with_name(f".{target.name}-{new_id()[:8]}.tmp")
     with _opened(archive) as opened:
@@ -89,15 +90,15 @@ _Opened = tarfile.TarFile | zipfile.ZipFile
 
 @contextmanager
 def _opened(archive: Path) -> Iterator[_Opened]:
-    """Open an archive; what is wrong with its content is an error of the user's."""
-    with archive.open("rb"):  # a file that cannot be read is no damage
+    """Open an archive; errors in its content become errors of the user."""
+    with archive.open("rb"):  # an unreadable file is not a damaged archive
         pass
     try:
         with zipfile.ZipFile(archive) if archive.name.lower().endswith(_ZIPS) else tarfile.open(archive) as opened:
             yield opened
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, tarfile.TarError):
-            raise  # of the disk
+            raise  # an error of the disk
         raise ConfigurationError(
             f"the archive {archive.name!r} cannot be unpacked: {error}", next_step="Pack it again"
         ) from error
@@ -123,10 +124,10 @@ def _checked(archive: Path, opened: _Opened) -> list[tuple[_Raw, _Member]]:
 
 
 def _fault(member: _Member, links: set[PurePosixPath], files: set[PurePosixPath]) -> str:
-    """Return what is wrong with an entry; empty when nothing is. Pure.
+    """Return the error of an entry; empty if it is correct. Pure.
 
-    :param links: Symbolic links before it.
-    :param files: Files before it.
+    :param links: Symbolic links before the entry.
+    :param files: Files before the entry.
     """
     name = member.name
     if name.is_absolute() or ".." in name.parts or "\\" in str(name):
@@ -158,7 +159,7 @@ def _write(opened: _Opened, raw: _Raw, member: _Member, root: Path) -> None:
         _make(path)
         return
     _make(path.parent)
-    if path.is_symlink() or path.exists():  # tar would write a repeated name over
+    if path.is_symlink() or path.exists():  # tar would overwrite a repeated name
         path.unlink()
     if member.kind == "link":
         path.symlink_to(member.target)
@@ -169,7 +170,7 @@ def _write(opened: _Opened, raw: _Raw, member: _Member, root: Path) -> None:
 
 
 def _make(path: Path) -> None:
-    """Make a directory with those above it; an environment has thousands of them, and none has to be durable."""
+    """Create a directory with its parents, without syncing them: an environment has thousands."""
     if not path.is_dir():
         _make(path.parent)
         path.mkdir(PRIVATE_DIRECTORY)
@@ -177,10 +178,10 @@ def _make(path: Path) -> None:
 
 def _write_file(opened: _Opened, raw: _Raw, path: Path, mode: int) -> None:
     if isinstance(opened, zipfile.ZipFile):
-        assert isinstance(raw, zipfile.ZipInfo)  # noqa: S101  # of that archive
+        assert isinstance(raw, zipfile.ZipInfo)  # noqa: S101  # member of this archive
         source = opened.open(raw)
     else:
-        assert isinstance(raw, tarfile.TarInfo)  # noqa: S101  # of that archive
+        assert isinstance(raw, tarfile.TarInfo)  # noqa: S101  # member of this archive
         found = opened.extractfile(raw)
         assert found is not None  # noqa: S101  # it is a file
         source = found
@@ -188,14 +189,14 @@ def _write_file(opened: _Opened, raw: _Raw, path: Path, mode: int) -> None:
         shutil.copyfileobj(source, written, 1024 * 1024)
 
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that a zip file can hold
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date in a zip file
 _LEFT_OUT = frozenset({"__pycache__"})
 
 
 def pack(package: Path, target: Path) -> None:
-    """Zip a package directory, data files included, under its own name.
+    """Zip a package directory, including data files, under its own name.
 
-    Stored, not compressed: the output of zlib differs between its releases.
+    Files are stored without compression, because the output of zlib differs between releases.
 
     :raises OSError: A file cannot be read.
     """
@@ -203,7 +204,7 @@ def pack(package: Path, target: Path) -> None:
 
 
 def pack_content(directory: Path, target: Path) -> None:
-    """Zip what lies in a directory of modules, under the names that it has there.
+    """Zip the content of a directory of modules, with names relative to it.
 
     :raises OSError: A file cannot be read.
     """
@@ -218,18 +219,18 @@ def _pack(directory: Path, inside: PurePosixPath, target: Path) -> None:
 
 
 def package_files(package: Path) -> list[Path]:
-    """Return the files that travel with a package, sorted: no caches and no hidden files. Links are followed.
+    """Return the files to upload with a package, sorted, without caches and hidden files. Links are followed.
 
-    :raises OSError: A directory cannot be read: a part of a package is worse than none.
+    :raises OSError: A directory cannot be read; a partial package would be worse than no package.
     """
     return sorted(_files(package, frozenset()))
 
 
 def unpack(archive: Path, target: Path, *, source: str) -> None:
-    """Unpack a package beside the application.
+    """Unpack a package next to the application.
 
-    :param source: What the archive is, for the error.
-    :raises RecordCorruptError: It is no zip file, or names a file outside *target*; nothing was unpacked.
+    :param source: Description of the archive for the error.
+    :raises RecordCorruptError: It is no zip file, or names a file outside *target*; raised before any write.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -246,7 +247,7 @@ def unpack(archive: Path, target: Path, *, source: str) -> None:
 
 def _files(directory: Path, above: frozenset[Path]) -> Iterator[Path]:
     real = directory.resolve()
-    if real in above:  # a link to a directory above it
+    if real in above:  # a link to a parent directory
         return
     with os.scandir(directory) as scan:
         entries = [Path(item.path) for item in scan]

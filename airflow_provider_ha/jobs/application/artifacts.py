@@ -1,11 +1,11 @@
-"""Blobs of a run: the files of the application and the job graph, into storage and onto a host.
+"""Blobs of a run: the files of the application and the job graph, to storage and to the driver's host.
 
-Invariant: after :func:`upload_application` nothing that a run needs is left on the submitting host only. On the way
-back every byte is checked against its digest, and every name before it becomes a path. File contents are never logged,
-and on the driver's host only their owner can read them: any of them may hold a secret that is not declared as one.
+Invariant: after :func:`upload_application`, the submitting host is no longer needed for any run. A fetched file is
+checked against its digest, and a name is checked before it becomes a path. File contents are never logged, and only
+their owner can read them on the driver's host: any file may hold a secret that is not declared as such.
 
-Every host finds the same, and the job has lost nothing: the run waits, as it does for a storage that is away, and goes
-on by itself once the object is there again. So no attempt is counted for it.
+A blob missing in storage is missing for every host, and the job has lost nothing. So the run waits, as during an outage
+of storage, and continues automatically once the object is back. The failed attempt does not count.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from airflow_provider_ha.uris import list_item
 def fetch_graph(store: ObjectStore, graph: Blob, job_id: str, run: int) -> JobGraph:
     """Return the job graph of a run.
 
-    :param graph: Names it.
-    :raises ObjectMissingError: It is not in storage.
-    :raises RecordCorruptError: It is there, and not what was written.
+    :param graph: Blob of the graph.
+    :raises ObjectMissingError: The graph is missing in storage.
+    :raises RecordCorruptError: The graph is damaged.
     :raises StorageUnavailableError: Storage could not be read.
     """
     with needed_by(job_id, run, "job graph"):
@@ -46,9 +46,9 @@ def fetch_graph(store: ObjectStore, graph: Blob, job_id: str, run: int) -> JobGr
 
 @contextmanager
 def needed_by(job_id: str, run: int, what: str) -> Iterator[None]:
-    """Say of which run an object is missing or damaged, and what its user can do.
+    """Add the run and a remedy to the error about a missing or damaged object.
 
-    :param what: What is fetched.
+    :param what: Description of the object.
     """
     try:
         yield
@@ -62,13 +62,13 @@ def needed_by(job_id: str, run: int, what: str) -> Iterator[None]:
 
 
 def is_of_storage(error: HaError) -> bool:
-    """Whether storage answered, and does not have what was written: no fault of the host, and no loss of the job."""
+    """Return whether storage answered that an object is missing or damaged: no fault of the host or the job."""
     return isinstance(error, ObjectMissingError | RecordCorruptError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationArtifacts:
-    """An application that is in storage: the fields of that name of a job graph."""
+    """An uploaded application: the fields of a job graph with the same names."""
 
     application: Artifact
     modules: tuple[Artifact, ...] = ()
@@ -83,12 +83,12 @@ class ApplicationArtifacts:
 class FetchedApplication:
     """An application on the driver's host.
 
-    :param script: The script; its modules and packages are beside it, in ``script.parent``.
+    :param script: The script; its modules and packages are in ``script.parent``.
     :param files_directory: Directory of the data files: the driver's working directory, so that a script finds them by
         their bare names as under ``spark-submit --files`` on a cluster. Archives are unpacked there.
-    :param archives: Items of ``spark.archives``: executors get them, too.
-    :param archive: Script and modules as a zip file, for executors of other hosts; ``None`` where all are on this one,
-        or nothing lies beside the script.
+    :param archives: Items of ``spark.archives``, for executors.
+    :param archive: Script and modules as a zip file, for executors on other hosts; ``None`` if all are on this host, or
+        if the script has no modules.
     """
 
     script: Path
@@ -112,10 +112,10 @@ def upload_application(
     archives: Sequence[str | Path] = (),
     modules: Sequence[str | Path] = (),
 ) -> ApplicationArtifacts:
-    """Put all files of an application into storage, content-addressed: what is there already is not sent again.
+    """Upload all files of an application to storage, content-addressed: existing blobs are not sent again.
 
-    :param before: Called once every file is found, before the first one is written.
-    :raises ConfigurationError: As :func:`collect_application`; nothing was written.
+    :param before: Called after the search for files, before the first upload.
+    :raises ConfigurationError: As :func:`collect_application`; raised before the upload.
     :raises StorageError: Storage could not be written.
     """
     found = collect_application(
@@ -133,7 +133,7 @@ def digest_application(
     jars: Sequence[str | Path] = (),
     archives: Sequence[str | Path] = (),
 ) -> ApplicationArtifacts:
-    """Return what :func:`upload_application` would return. Writes nothing.
+    """Return the result that :func:`upload_application` would return. Writes nothing.
 
     :raises ConfigurationError: As :func:`collect_application`.
     """
@@ -142,9 +142,9 @@ def digest_application(
 
 
 def fetch_application(store: ObjectStore, graph: JobGraph, target: Path) -> FetchedApplication:
-    """Bring all files of a graph into *target*; what an earlier attempt left there is replaced.
+    """Fetch all files of a graph into *target*, replacing files of an earlier attempt.
 
-    :raises ObjectMissingError: A file is not in storage.
+    :raises ObjectMissingError: A file is missing in storage.
     :raises RecordCorruptError: A file has another digest, or a name that would leave *target*.
     :raises ConfigurationError: An archive cannot be unpacked.
     :raises StorageUnavailableError: Storage could not be read, or *target* could not be written.
@@ -204,7 +204,7 @@ def _blob(put: Callable[[Path], BlobRef], path: Path) -> Blob:
 
 
 def _archive(application: Path, target: Path) -> Path:
-    """Zip what was fetched. It stays for as long as the run: executors that start later ask for it."""
+    """Zip the fetched files. The zip file stays as long as the run, because later executors need it."""
     archive = target / "modules.zip"
     archive.unlink(missing_ok=True)
     archive.touch(mode=0o600)
@@ -217,7 +217,7 @@ def _fetch_all(store: ObjectStore, artifacts: Sequence[Artifact], directory: Pat
 
 
 def _place(artifact: Artifact) -> str:
-    """Return the directory that an archive is unpacked as."""
+    """Return the directory name of an unpacked archive."""
     return _safe(artifact.alias or artifact.name)
 
 
