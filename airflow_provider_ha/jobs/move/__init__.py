@@ -1,1 +1,1 @@
-"""Move of a job to another cluster, and with it to another store: savepoint, mark, copy, run."""
+"""Move of a job to another cluster and its store: savepoint, mark, copy, run."""

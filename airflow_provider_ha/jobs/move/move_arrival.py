@@ -1,7 +1,7 @@
 """The new place of a job move: checks, epoch, application, savepoint, and the run that ends the move.
 
-Invariant: epochs go on from those of the old place, so that a token that an output knows is never given out again.
-Everything is brought before the run is made; to bring it again changes nothing.
+Invariant: epochs continue those at the old place, so a token known to an output is never issued again. All data is
+copied before the run is created, and copying is idempotent.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from airflow_provider_ha.storage.blobs import fetch_blob, get_blob, put_blob
 
 
 def check_clusters(source: JobContext, target: JobContext) -> None:
-    """Refuse a move that leads to where the job is.
+    """Refuse a move into the same cluster or directory.
 
-    A cluster has one work root. So another store is another cluster, with a separate id.
+    A cluster has a single work root, so another store means another cluster with another id.
 
-    :raises ConfigurationError: It is the same cluster, or both work in one directory.
+    :raises ConfigurationError: It is the same cluster, or both work in the same directory.
     """
     if cluster_name(source.config) == cluster_name(target.config):
         raise ConfigurationError(
@@ -71,21 +71,21 @@ def check_clusters(source: JobContext, target: JobContext) -> None:
 
 
 def check_store(target: JobContext) -> None:
-    """See that the target can be written and keeps two drivers apart.
+    """Check that the target is writable and keeps two drivers apart.
 
-    :raises ConfigurationError: It removes files by a rule.
-    :raises StorageUnavailableError: It cannot be written, or lets two create one file, with the reason.
+    :raises ConfigurationError: A lifecycle rule of the target removes files.
+    :raises StorageUnavailableError: The target is not writable, or does not refuse to create an existing file.
     """
     target.store.check_writable()
     target.area.capabilities()
 
 
 def check_free(source: JobContext, target: JobContext) -> None:
-    """See that the target has no job of that id but one that has left.
+    """Check that the target has no job with that id, except a job that has moved away.
 
-    :raises JobStateError: It has, or another move brings one.
+    :raises JobStateError: The target has such a job, or another move brings one.
     """
-    refuse_unknown(target)  # before anything is stopped
+    refuse_unknown(target)  # before the job is stopped
     there = target.runs.latest()
     left = read_moved(target.coordinator, target.paths)
     if there is not None and there.result is None:
@@ -100,10 +100,10 @@ def check_free(source: JobContext, target: JobContext) -> None:
 
 
 def check_graph(target: JobContext, graph: JobGraph) -> None:
-    """See that the target can run the job.
+    """Check that the target can run the job.
 
-    :raises ConfigurationError: It cannot.
-    :raises ApplicationRefusedError: Its conf sets what belongs to the work root of the target.
+    :raises ConfigurationError: The target cannot run the job.
+    :raises ApplicationRefusedError: The conf sets a key that the target's work root owns.
     """
     engine = target.engines.get(graph.target.engine)
     check_spark(target.config, engine, graph.target)
@@ -114,10 +114,10 @@ def check_graph(target: JobContext, graph: JobGraph) -> None:
 
 
 def check_outputs(target: JobContext, plan: RestorePlan) -> None:
-    """See that every file sink, which stays where it is, is the same one from the target.
+    """Check that every file sink, which is not moved, is the same directory for the target.
 
-    :raises ConfigurationError: One cannot be used there, or has other batches when it is read from there.
-    :raises StorageUnavailableError: One could not be read.
+    :raises ConfigurationError: A sink is not usable there, or has other batches when the target reads it.
+    :raises StorageUnavailableError: A sink could not be read.
     """
     reach = StorageAccess.of(target.config)
     for query, part in plan.queries.items():
@@ -145,7 +145,7 @@ def check_outputs(target: JobContext, plan: RestorePlan) -> None:
 
 
 def moved_graph(graph: JobGraph, request: MoveRequest, to: HaConfig, engines: Engines) -> JobGraph:
-    """Return the graph with what the request changes about it, and with the options of the target's machines. Pure."""
+    """Return the graph with the request's changes and the options of the target's machines. Pure."""
     conf = {**graph.conf, **request.conf}
     changed: dict[str, object] = {
         "conf": {key: value for key, value in conf.items() if value},
@@ -170,13 +170,13 @@ def _taken(target: JobContext, why: str) -> JobStateError:
     )
 
 
-MOVED_HERE = b"moved"  # in place of the attempt id that an acquisition writes: it belongs to no process
+MOVED_HERE = b"moved"  # instead of an acquisition's attempt id: belongs to no process
 
 
 def announce(source: JobContext, target: JobContext, move_id: str, *, by: str) -> str:
-    """Note that the job comes here; return the id of the move, which is that of an earlier attempt where there is one.
+    """Record that the job arrives here; return the id of the move, which may come from an earlier attempt.
 
-    :raises JobStateError: It comes from elsewhere.
+    :raises JobStateError: The job arrives from another cluster.
     """
     create_job(target.coordinator, target.paths)
     origin = cluster_name(source.config)
@@ -194,13 +194,13 @@ def announce(source: JobContext, target: JobContext, move_id: str, *, by: str) -
 
 
 def withdraw(target: JobContext, move_id: str) -> None:
-    """Make sure that a move makes no run here any more.
+    """Ensure that a move creates no run here any longer.
 
-    :raises JobStateError: It has made one.
+    :raises JobStateError: The move has already created its run.
     """
     found = read_arrival(target.coordinator, target.paths)
     if found is not None and found[0].move_id == move_id:
-        with suppress(NodeMissingError):  # the run was made at this moment, or another process has withdrawn it
+        with suppress(NodeMissingError):  # the run was just created, or another process has withdrawn the move
             target.commit(Delete(found[1].path, found[1].version))
     if (run := run_of(target, move_id)) is not None:
         raise JobStateError(
@@ -210,15 +210,15 @@ def withdraw(target: JobContext, move_id: str) -> None:
 
 
 def run_of(target: JobContext, move_id: str) -> int | None:
-    """Return the number of the run that a move has made; ``None`` when it has made none."""
+    """Return the number of the run that a move has created; ``None`` without one."""
     made = (number for number, run in target.runs.runs(target.runs.numbers()).items() if run.request_id == move_id)
     return next(made, None)
 
 
 def submitted(target: JobContext, move_id: str) -> int | None:
-    """Return the run that a move has made, and have it submitted; ``None`` when it has made none.
+    """Return the run that a move has created, and ensure that it is submitted; ``None`` without one.
 
-    It may have written to the outputs since: what it was planned with does not hold any more.
+    The run may have written to the outputs since, so the move's plan is no longer valid.
     """
     made = run_of(target, move_id)
     if made is not None and target.runs.result(made) is None:
@@ -227,13 +227,13 @@ def submitted(target: JobContext, move_id: str) -> int | None:
 
 
 def bring(source: JobContext, target: JobContext, stored: StoredSavepoint, graph: JobGraph) -> None:
-    """Copy the application and the savepoint, and go on with epoch and counter of the old place. Repeatable.
+    """Copy the application and the savepoint, and continue epoch and counter of the old place. Repeatable.
 
     :raises CheckpointCorruptError: The savepoint is damaged, or its copy.
-    :raises StorageError: Something could not be read or written.
+    :raises StorageError: A read or write failed.
     """
     _bring_files(source, target, graph)
-    put_blob(target.store, get_blob(source.store, stored.savepoint.graph))  # what the savepoint names
+    put_blob(target.store, get_blob(source.store, stored.savepoint.graph))  # the savepoint refers to it
     node = source.coordinator.find(source.paths.epoch)
     highest = node.version if node is not None else 0
     raise_epoch(
@@ -249,11 +249,11 @@ def bring(source: JobContext, target: JobContext, stored: StoredSavepoint, graph
 def start(
     target: JobContext, plan: RestorePlan, graph: JobGraph, request: MoveRequest, *, move_id: str, owner: str | None
 ) -> SubmittedRun:
-    """Make the run that ends the move, or find it again, and have it submitted.
+    """Create the run that ends the move, or find it again, and ensure that it is submitted.
 
-    :param plan: As it was made at the old place: it names the savepoint that was brought.
+    :param plan: The plan made at the old place, with the copied savepoint.
     :raises JobStateError: The move was abandoned.
-    :raises CheckpointMissingError: The savepoint that was brought was removed before the run was made.
+    :raises CheckpointMissingError: The copied savepoint was removed before the run was created.
     """
 
     def prepare() -> PreparedSubmission:
@@ -270,16 +270,16 @@ def start(
         raise _abandoned(target) from None
     except (
         CheckpointMissingError
-    ) as error:  # a submission would name another start: the start of a move is its savepoint
+    ) as error:  # the error of a submission would suggest another start, but a move has only its savepoint
         raise CheckpointMissingError(
             error.message, next_step="Repeat the move: it brings the savepoint again; no run was made"
         ) from error
-    target.journal.stays()  # what it had left for earlier
+    target.journal.stays()  # records of its earlier departure
     return run
 
 
 def planned_here(target: JobContext, plan: RestorePlan, savepoint_id: str) -> RestorePlan:
-    """Return the plan of the old place for the savepoint as it lies here: replays and outputs are the same. Pure."""
+    """Return the plan of the old place for the savepoint's copy here: replays and outputs are the same. Pure."""
     return plan.model_copy(
         update={
             "source": StartKind.SAVEPOINT.value,
@@ -316,5 +316,5 @@ def _bring_files(source: JobContext, target: JobContext, graph: JobGraph) -> Non
 
 
 def blobs_of(graph: JobGraph) -> tuple[Blob, ...]:
-    """Return every file of an application, each once."""
+    """Return the distinct files of an application."""
     return tuple({artifact.blob.sha256: artifact.blob for artifact in graph.artifacts}.values())

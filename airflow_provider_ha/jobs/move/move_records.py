@@ -2,10 +2,10 @@
 
 Invariants:
 
-- No run is made at the old place while ``moved`` is there, and it is made only when the job has no live run. So of all
-  clusters one at most has a live run of the job.
-- ``arriving`` is made before ``moved``, and never again for the same move. The transaction that makes the run at the
-  new place removes it: a move that was abandoned, which removes it too, makes no run any more.
+- The old place refuses new runs while ``moved`` exists, and ``moved`` is created only for a job without a live run. So
+  at most one cluster has a live run of the job.
+- ``arriving`` is created before ``moved``, and only once per move. The transaction that creates the run at the new
+  place removes it. An abandoned move has also removed it, and so cannot create a run.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from airflow_provider_ha.records import Record
 
 
 class MoveRecord(Record):
-    """``moved``: the job is on its way to another cluster, or there.
+    """``moved``: the job is on its way to another cluster, or has arrived there.
 
-    :param move_id: Of the move; the request id of its run there.
-    :param cluster: Which cluster, as :func:`cluster_name` names it.
+    :param move_id: Id of the move, and request id of the run there.
+    :param cluster: The other cluster, as :func:`cluster_name` names it.
     :param place: Its work root with the cluster id.
-    :param run: Number of its run there; ``None`` while it is on its way.
-    :param by: Who moves it.
+    :param run: Number of the run there; ``None`` while the job is on its way.
+    :param by: The user or process that moves the job.
     """
 
     kind: ClassVar[str] = "moved"
@@ -43,17 +43,17 @@ class MoveRecord(Record):
 
     @property
     def sentence(self) -> str:
-        """Where the job has gone, for people: what follows the name of the job."""
+        """Destination of the job for users, as the predicate of a sentence about the job."""
         where = f"to cluster {self.cluster} ({self.place})"
         return f"is being moved {where}" if self.run is None else f"was moved {where} on {self.at:%Y-%m-%d}"
 
 
 class ArrivalRecord(Record):
-    """``arriving``: the job comes here.
+    """``arriving``: the job is on its way here.
 
-    :param move_id: Of the move.
-    :param cluster: Where it comes from.
-    :param by: Who moves it.
+    :param move_id: Id of the move.
+    :param cluster: The old cluster.
+    :param by: The user or process that moves the job.
     """
 
     kind: ClassVar[str] = "arrival"
@@ -65,13 +65,13 @@ class ArrivalRecord(Record):
 
 
 def cluster_name(config: HaConfig) -> str:
-    """Return what tells clusters apart: hosts of ZooKeeper in their order, and the node below which it keeps jobs."""
+    """Return a name that distinguishes clusters: ZooKeeper's hosts in sorted order, and the parent node of its jobs."""
     hosts = ",".join(sorted(config.zookeeper.split(",")))
     return f"{hosts}{config.chroot or ''}/{config.root}/{config.cluster_id}"
 
 
 def read_moved(coordinator: Coordinator, paths: JobPaths) -> tuple[MoveRecord, Node] | None:
-    """Return where the job has gone; ``None`` when it has not.
+    """Return the record of the job's departure; ``None`` without one.
 
     :raises RecordCorruptError: The node cannot be read.
     """
@@ -80,7 +80,7 @@ def read_moved(coordinator: Coordinator, paths: JobPaths) -> tuple[MoveRecord, N
 
 
 def read_arrival(coordinator: Coordinator, paths: JobPaths) -> tuple[ArrivalRecord, Node] | None:
-    """Return which move brings the job here; ``None`` when none does.
+    """Return the record of the job's arrival; ``None`` without one.
 
     :raises RecordCorruptError: The node cannot be read.
     """
@@ -90,17 +90,17 @@ def read_arrival(coordinator: Coordinator, paths: JobPaths) -> tuple[ArrivalReco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveRequest:
-    """Move a job to another cluster, and with it to the store where that one works.
+    """Move of a job to another cluster and its store.
 
-    :param requested_by: The requester, as recorded for people.
-    :param stop: Whether a job that runs is stopped with a checkpoint; else it is refused.
+    :param requested_by: The requester, recorded for users.
+    :param stop: Whether to stop a running job with a checkpoint; without it, a running job is refused.
     :param wait: Seconds to wait for the end of its run.
-    :param conf: Spark conf that the job needs at its new place, on top of what it has; an empty value removes a key.
-    :param packages: In place of the graph's ``packages``; ``None`` keeps them.
-    :param master: In place of the graph's Spark master; ``None`` keeps it.
-    :param accept_verdicts: Verdicts that are accepted for what the job goes on from.
+    :param conf: Spark conf for the new place, added to the graph's; an empty value removes a key.
+    :param packages: Replacement for the graph's ``packages``; ``None`` keeps them.
+    :param master: Replacement for the graph's Spark master; ``None`` keeps it.
+    :param accept_verdicts: Accepted verdicts on the start at the new place.
     :param accept_unverified: Queries for which unverified facts are accepted; judged as LOSS_POSSIBLE.
-    :param kafka_bootstrap: Query -> ``host:port,host:port`` of the brokers that it reads from, as for a restore.
+    :param kafka_bootstrap: Query -> ``host:port,host:port`` of its brokers, as for a restore.
     :param lineage: Conf for OpenLineage's listener in Spark, as for a restore.
     """
 
@@ -118,20 +118,20 @@ class MoveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move, planned or done.
+    """A planned or completed move.
 
     :param origin: The old cluster.
     :param destination: The new cluster.
-    :param place: Where the job works there: work root with the cluster id.
-    :param state: ``"planned"``: nothing was changed; ``"moved"``: the job has its run at the new place;
-        ``"abandoned"``: it may be started at its old place again.
+    :param place: Work root with the cluster id at the destination.
+    :param state: ``"planned"``: the job is unchanged; ``"moved"``: the job has its run at the new place;
+        ``"abandoned"``: the job may be started at its old place again.
     :param steps: Remaining steps, in order; empty after the move.
-    :param source: What it goes on from: ``savepoint-<id>`` or ``checkpoint-<n>``; ``None`` while that is not known.
-    :param cut: Query -> last batch that is brought along.
+    :param source: Start of the job there: ``savepoint-<id>`` or ``checkpoint-<n>``; ``None`` while unknown.
+    :param cut: Query -> last batch included.
     :param replayed: Query -> batches that are executed again with their own boundaries.
-    :param files: How many files are copied; ``None`` while that is not known.
-    :param bytes: How many bytes they have.
-    :param verdict: Of the restore plan.
+    :param files: Number of files to copy; ``None`` while unknown.
+    :param bytes: Their total size.
+    :param verdict: Verdict of the restore plan.
     :param run: Number of the run at the new place.
     """
 

@@ -1,11 +1,11 @@
-"""Move a job: each step leaves a trace for the next attempt, up to the run in the new cluster.
+"""Steps of a job move; each leaves a trace for the next attempt, up to the run in the new cluster.
 
-Order: end the run, plan, announce the job at its new place, mark it at its old one, copy, make the run, note it. The
-plan is made at the old place, which knows the records of the batches; the run follows it at the new place. So what the
-sinks have is executed again with its own boundaries, as by any restore.
+Order: end the run, plan, announce the job at its new place, mark it at its old one, copy, create the run, record it.
+The plan is made at the old place, which has the records of the batches; the run follows it at the new place. So batches
+that the sinks already have are executed again with their own boundaries, as in any restore.
 
-Invariant: the mark is made as the leader of the job, in a transaction that sees the result of its newest run. From then
-on no run is made here; nothing that the job has here is removed.
+Invariant: the mark is written as the leader of the job, in a transaction that checks the result of its newest run. From
+then on the old place refuses new runs; its data of the job is not removed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ _POLL = 0.5  # seconds
 
 
 def end_run(job: JobContext, request: MoveRequest) -> None:
-    """Stop a job that runs, with a checkpoint; one that is over is left alone.
+    """Stop a running job with a checkpoint; an ended job is left unchanged.
 
-    It asks for no savepoint: a job that has lost its driver could not take one, and is ended here at once.
+    The stop requests no savepoint, because a job that has lost its driver could not take one; it is ended here
+    immediately.
 
-    :raises JobStateError: It runs, and is not to be stopped.
-    :raises OperationFailedError: It could not be stopped, with the reason; it runs on.
-    :raises OutcomeUnknownError: It did not stop in time. Repeat the move.
+    :raises JobStateError: The job is running, and the request does not allow a stop.
+    :raises OperationFailedError: The stop failed, with the reason; the job continues.
+    :raises OutcomeUnknownError: The job did not stop in time. Repeat the move.
     """
     if is_over(job):
         return
@@ -86,7 +87,7 @@ def end_run(job: JobContext, request: MoveRequest) -> None:
 
 
 def mark(job: JobContext, moved: MoveRecord) -> None:
-    """Make sure that no run of the job is made here any more. Repeatable.
+    """Ensure that the job gets no new run here. Repeatable.
 
     :raises JobStateError: The job has a live run, or another move was faster.
     :raises LeadershipUnavailableError: Another process leads the job.
@@ -110,19 +111,19 @@ def mark(job: JobContext, moved: MoveRecord) -> None:
 
 
 def note_run(job: JobContext, moved: MoveRecord, node: Node) -> None:
-    """Say which run the job has at its new place."""
+    """Record the job's run at its new place."""
     job.journal.moved(moved)
     _as_leader(job, SetData(node.path, moved.to_bytes(), node.version))
 
 
 def unmark(job: JobContext, node: Node) -> None:
-    """Let the job be started here again."""
+    """Allow new runs of the job here again."""
     _as_leader(job, Delete(node.path, node.version))
     job.journal.stays()
 
 
 def savepoint_of(job: JobContext, chosen: RestoreSource, move_id: str) -> str:
-    """Return the id of a savepoint of what was chosen; one is made of a checkpoint.
+    """Return the id of the chosen savepoint, or of a new savepoint made from the chosen checkpoint.
 
     :raises CheckpointError: The checkpoint is damaged.
     """
@@ -133,7 +134,7 @@ def savepoint_of(job: JobContext, chosen: RestoreSource, move_id: str) -> str:
 
 
 def is_over(job: JobContext) -> bool:
-    """Whether the job has no live run."""
+    """Return whether the job has no live run."""
     newest = job.runs.latest()
     return newest is None or newest.result is not None
 
@@ -147,9 +148,9 @@ log = logging.getLogger(__name__)
 
 
 def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acting: CallerIdentity) -> Move:
-    """Return what :func:`move_job` would do. Changes nothing but probes of the target's store, which it removes.
+    """Return the move that :func:`move_job` would make. Changes only probes of the target's store, which it removes.
 
-    :raises HaError: As :func:`move_job`, for what it refuses before anything is changed.
+    :raises HaError: As :func:`move_job`, for refusals before the first change.
     """
     begun = _checked(source, target, acting)
     if begun is not None and begun.run is not None:
@@ -185,15 +186,15 @@ def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acti
 
 
 def move_job(source: JobContext, target: JobContext, request: MoveRequest, acting: CallerIdentity) -> Move:
-    """Move a job to another cluster; repeatable after any failure, and then it goes on from where it was.
+    """Move a job to another cluster. Repeatable after any failure: it continues from the last completed step.
 
-    The outputs stay where they are. What the job has at its old place stays there.
+    The outputs are not moved. The job's data at its old place stays there.
 
-    :raises ConfigurationError: The target cannot be used for this job; nothing was changed.
-    :raises JobStateError: The job runs and is not to be stopped, has other owners, is moved elsewhere, or the target
-        has a job of that id.
-    :raises RestoreRefusedError: The verdict of what it would go on from is not accepted.
-    :raises StorageError: One of the stores could not be read or written.
+    :raises ConfigurationError: The target is not usable for this job; the job is unchanged.
+    :raises JobStateError: The job is running and may not be stopped, has another owner, or is moved elsewhere, or the
+        target has a job with that id.
+    :raises RestoreRefusedError: The verdict on the job's start there is not accepted.
+    :raises StorageError: A read or write failed in either store.
     """
     begun = _checked(source, target, acting)
     if begun is not None and begun.run is not None:
@@ -203,7 +204,7 @@ def move_job(source: JobContext, target: JobContext, request: MoveRequest, actin
         if newest is not None:
             check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
         end_run(source, request)
-        _planned(source, target, request, "")  # refused before the job is marked
+        _planned(source, target, request, "")  # raises a refusal before the job is marked
         move_id = move_arrival.announce(source, target, f"move-{new_id()[:12]}", by=request.requested_by)
         begun = MoveRecord(
             move_id=move_id,
@@ -218,9 +219,9 @@ def move_job(source: JobContext, target: JobContext, request: MoveRequest, actin
 
 
 def abandon_move(source: JobContext, target: JobContext, acting: CallerIdentity) -> Move:
-    """Give up a move that has not made its run yet: the job may be started at its old place again.
+    """Give up a move that has not created its run yet: the job may be started at its old place again.
 
-    :raises JobStateError: No move to that cluster is under way, or it has made its run.
+    :raises JobStateError: There is no such move to that cluster, or it has created its run.
     """
     refuse_others(source, acting, "a move")
     found = read_moved(source.coordinator, source.paths)
@@ -264,7 +265,7 @@ def _carried_out(source: JobContext, target: JobContext, request: MoveRequest, m
 
 
 def _noted(source: JobContext, run: int) -> MoveRecord:
-    """Say at the old place which run the job has at its new one; return what is said there."""
+    """Record at the old place the job's run at its new place; return that record."""
     found = read_moved(source.coordinator, source.paths)
     if found is None:
         raise JobStateError(f"job {source.job_id!r} has come back to its old place since", next_step="Look at it there")
@@ -275,9 +276,9 @@ def _noted(source: JobContext, run: int) -> MoveRecord:
 
 
 def _checked(source: JobContext, target: JobContext, acting: CallerIdentity) -> MoveRecord | None:
-    """Return how far an earlier attempt has come; ``None`` when there was none."""
+    """Return the record of an earlier attempt; ``None`` without one."""
     check_clusters(source, target)
-    source.snapshot()  # an unknown job is an error
+    source.snapshot()  # raises UnknownJobError
     refuse_others(source, acting, "a move")
     found = read_moved(source.coordinator, source.paths)
     if found is None:
@@ -313,7 +314,7 @@ def _planned(
 
 
 def _files(source: JobContext, chosen: RestoreSource) -> list[int]:
-    """Return the sizes of the files of every query."""
+    """Return the sizes in bytes of all queries' files."""
     root = source.area.tree(chosen.directory)
     return [
         size
