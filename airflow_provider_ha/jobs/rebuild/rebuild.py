@@ -1,18 +1,16 @@
-"""Rebuild the znodes of one job or of a cluster from storage. Never overwrites a node.
+"""Rebuild of the znodes of a job or a cluster from storage.
 
-The one exception is an intruder: a run that was made into an empty tree under a number that storage knows another run
-of. Its nodes give way to those of the first one.
+Invariant: existing nodes are never overwritten. The exception is an intruder: a run created in an empty tree under a
+number that another run has in storage. The earlier run's nodes replace its own.
 
-Order, so that a crash in between leaves nothing that could be taken for a whole job: the epoch first (from then on no
-leader of before can write), the records second, the graph pointer last, in one transaction with one more epoch. That
-epoch is newer than the submissions, so a run that had not ended reads as LOST at once, and ``recover`` takes it up.
+A crash must not leave a partial job that looks complete. So the epoch comes first (from then on earlier leaders cannot
+write), the records second, and the graph pointer last, in one transaction with one more epoch. That epoch is newer than
+the submissions, so a run that had not ended reads as LOST immediately, and ``recover`` restarts it. Every transaction
+checks the version of the epoch node: if a leader starts first, the transaction fails and the leader is left alone.
 
-Every transaction checks the version of the epoch node: a leader that comes up first makes it fail, and is left
-alone.
-
-To begin it from nothing would give its sources to its sinks once more, under epochs and run numbers that were used
-before. So no run of it is made. With its user's word for a fresh start the tree of the job is made again from storage
-first: the new run goes on with its numbers, and what the first life has left stays its own.
+A submission of a job known to storage only is refused: it would write the sources' rows to the sinks again, under
+epochs and run numbers already used. If the user accepts a fresh start, the job's tree is rebuilt from storage first:
+the new run continues its numbers, and the remains of the earlier life stay intact.
 """
 
 from __future__ import annotations
@@ -42,19 +40,19 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.open_storage import open_root, storage_uri
 
 
-REBUILT = b"rebuilt"  # in place of the attempt id that an acquisition writes: it belongs to no process
-_OPS_PER_TRANSACTION = 4000  # far below what one transaction may hold, 1 MB
+REBUILT = b"rebuilt"  # instead of an acquisition's attempt id: belongs to no process
+_OPS_PER_TRANSACTION = 4000  # far below a transaction's limit of 1 MB
 _BYTES_PER_TRANSACTION = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """What was done for a job.
+    """Result of the rebuild of a job.
 
-    :param created: Paths of the nodes that were made.
-    :param kept: Paths of nodes that exist and differ from what storage says: left as they are.
-    :param epoch: Epoch of the job now; ``None`` if the rebuild changed nothing.
-    :param refused: Why nothing, or not everything, was done; empty when it was.
+    :param created: Paths of the created nodes.
+    :param kept: Paths of existing nodes that differ from storage and were left unchanged.
+    :param epoch: Current epoch of the job; ``None`` if the rebuild changed nothing.
+    :param refused: Reason why the rebuild was refused or incomplete; empty after a complete one.
     """
 
     job_id: str
@@ -65,7 +63,7 @@ class RebuildResult:
 
 
 def compare(coordinator: Coordinator, plan: JobPlan) -> tuple[list[PlannedNode], list[str]]:
-    """Return the nodes of *plan* that are missing, and the paths of those that hold something else."""
+    """Return the missing nodes of *plan*, and the paths of nodes with other content."""
     missing, other = [], []
     for node in plan.nodes:
         found = coordinator.find(node.path)
@@ -77,10 +75,10 @@ def compare(coordinator: Coordinator, plan: JobPlan) -> tuple[list[PlannedNode],
 
 
 def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> RebuildResult:
-    """Make what is missing of a job's tree. Can be repeated: what is there is left alone.
+    """Create the missing nodes of a job's tree. Repeatable: existing nodes are left unchanged.
 
     :raises JobStateError: The job has a leader, or another process has changed it.
-    :raises OutcomeUnknownError: ZooKeeper did not answer: do it again.
+    :raises OutcomeUnknownError: ZooKeeper did not answer; call again.
     """
     try:
         return _apply(coordinator, paths, plan)
@@ -114,7 +112,7 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> RebuildR
 
 
 def _remove_intruders(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epoch: int) -> None:
-    """Remove the runs of a later life, and what the job's own nodes say about them, in one transaction."""
+    """Remove the runs of a later life and the job's own nodes that refer to them, in one transaction."""
     numbers = node_numbers(coordinator.children(paths.runs), parent=paths.runs)
     runs = [coordinator.find(paths.run(number)) for number in numbers]
     theirs = [node.path for node in runs if node is not None and node.data in plan.intruders]
@@ -126,7 +124,7 @@ def _remove_intruders(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, 
 
 
 def _below(coordinator: Coordinator, path: str) -> Iterator[str]:
-    """Yield what lies below a node, and the node itself, children first."""
+    """Yield the paths of a node and its descendants, children first."""
     for name in coordinator.children(path):
         yield from _below(coordinator, f"{path}/{name}")
     yield path
@@ -141,7 +139,7 @@ def _raise_counter(coordinator: Coordinator, paths: JobPaths, plan: JobPlan, epo
 
 
 def _pointer_is_missing(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> bool:
-    """Whether the newest run has no result and no pointer: only a loss leaves such a run behind."""
+    """Return whether the newest run has no result and no pointer: only a loss leaves such a run."""
     if plan.pointer is None or coordinator.find(plan.pointer.path) is not None:
         return False
     newest = max(node_numbers(coordinator.children(paths.runs), parent=paths.runs), default=0)
@@ -149,7 +147,7 @@ def _pointer_is_missing(coordinator: Coordinator, paths: JobPaths, plan: JobPlan
 
 
 def _parts(nodes: Sequence[PlannedNode]) -> Iterator[list[PlannedNode]]:
-    """Yield *nodes* in portions that a transaction can hold."""
+    """Yield *nodes* in portions that fit into a transaction."""
     part: list[PlannedNode] = []
     size = 0
     for node in nodes:
@@ -168,12 +166,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
-    """What a rebuild would do.
+    """Plan of a rebuild.
 
     :param jobs: Every job that storage knows.
-    :param present: Jobs that ZooKeeper has already.
-    :param missing: Job -> paths that would be made.
-    :param kept: Job -> paths that are there with other content, and would be left as they are.
+    :param present: Jobs that ZooKeeper knows already.
+    :param missing: Job -> paths to create.
+    :param kept: Job -> existing paths with other content, which would be left unchanged.
     """
 
     jobs: tuple[JobPlan, ...]
@@ -183,7 +181,7 @@ class RebuildPlan:
 
 
 def plan_rebuild(config: HaConfig, store: ObjectStore, coordinator: Coordinator) -> RebuildPlan:
-    """Read storage and ZooKeeper, and change nothing.
+    """Read storage and ZooKeeper. Changes nothing.
 
     :raises StorageUnavailableError: Storage could not be read.
     """
@@ -206,11 +204,11 @@ def plan_rebuild(config: HaConfig, store: ObjectStore, coordinator: Coordinator)
 def rebuild(
     config: HaConfig, coordinator: Coordinator, plan: RebuildPlan, *, missing_only: bool = False
 ) -> tuple[RebuildResult, ...]:
-    """Make the tree of *plan*.
+    """Create the tree of *plan*.
 
-    :param missing_only: Whether to go on when ZooKeeper knows jobs already, and make only what they lack.
+    :param missing_only: Whether to continue if ZooKeeper knows jobs already, and create only their missing nodes.
     :raises JobStateError: ZooKeeper knows jobs already and *missing_only* is not set.
-    :raises ConfigurationError, StorageUnavailableError: The roots are those of another cluster, or not mounted.
+    :raises ConfigurationError, StorageUnavailableError: The roots belong to another cluster, or are not mounted.
     """
     if plan.present and not missing_only:
         raise JobStateError(
@@ -225,7 +223,7 @@ def rebuild(
 
 
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> RebuildResult:
-    """One job that is in use does not keep the others from being rebuilt."""
+    """Rebuild a job; a job in use is only reported, and does not prevent the rebuild of others."""
     if read_life(coordinator, paths.job(job.job_id)).deleted is not None:
         return RebuildResult(
             job.job_id, refused=f"job {job.job_id!r} was deleted: what storage has of it is what stays"
@@ -240,21 +238,21 @@ def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> Reb
 
 
 def is_known_to_storage_only(job: JobContext) -> bool:
-    """Whether storage has a journal or working directories of a job that ZooKeeper knows no run of.
+    """Return whether storage has a journal or working directories of a job, and ZooKeeper has no run.
 
-    :raises StorageUnavailableError: It could not be found out.
+    :raises StorageUnavailableError: Storage could not be read.
     """
     if job.runs.numbers() or read_life(job.coordinator, job.paths).deleted is not None:
         return False
-    # Not by the store: its listing fails where there is no root, as before the first submission of a cluster.
+    # The job's store would fail without a root, as before the first submission of a cluster, so open the root directly.
     storage = open_root(job.config, storage_uri(job.config))
     return next(iter(storage.list(job.keys.journals)), None) is not None or bool(job.area.list(job.keys.live))
 
 
 def refuse_unknown(job: JobContext) -> None:
-    """Refuse to do anything with such a job.
+    """Refuse to act on a job known to storage only.
 
-    :raises JobStateError: It is one; names both ways out.
+    :raises JobStateError: Only storage knows the job; the message has both remedies.
     """
     if is_known_to_storage_only(job):
         raise JobStateError(
@@ -267,7 +265,7 @@ def refuse_unknown(job: JobContext) -> None:
 
 
 def rebuild_unknown(job: JobContext) -> None:
-    """Make the tree of such a job again, so that a new run follows those that it had.
+    """Rebuild the tree of a job known to storage only, so that a new run follows its earlier runs.
 
     :raises JobStateError: Another process changes the job.
     """

@@ -2,15 +2,15 @@
 
 Invariants:
 
-- A run that ended stays ended (FLINK-10011). A result counts unless a later epoch worked for the same run: then the
-  leader that noted it had lost the job before ZooKeeper took it. Every run but the newest has ended, because a run is
-  made only when the one before has a result.
-- A run that had not ended can be recovered: no result, its submissions, its graph pointer and its working directory.
-- What cannot be known is not guessed in the dangerous direction: a run that only its checkpoints know of (its records
-  are older than the journal) comes back FAILED, and a person restores it.
-- The epoch never goes back: see :data:`EPOCH_MARGIN`.
-- Of two lives of a job the first one counts. A number that comes again says that ZooKeeper had lost its data when the
-  second one began; what that one has noted is left out, and an :attr:`JobPlan.intruders` gives way.
+- An ended run stays ended (FLINK-10011). A result counts unless a later epoch worked for the same run: its leader had
+  then lost the job before ZooKeeper accepted the result. Every run except the newest has ended, because a run is
+  created only after the previous run's result.
+- A live run can be recovered: without a result, with its submissions, graph pointer and working directory.
+- Unknown facts are not guessed in the dangerous direction: a run known only from its checkpoints (its records are older
+  than the journal) comes back FAILED, and a user restores it.
+- The epoch never decreases: see :data:`EPOCH_MARGIN`.
+- The first life of a job takes precedence. A repeated run number shows that ZooKeeper had lost its data before the
+  second life; its records are left out, and the runs in :attr:`JobPlan.intruders` are replaced.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.records import Record
 
 
-# Epochs leave a name in storage with the first thing that they make there. But a leader can die before that, a cancel
-# without a driver makes nothing but its result, and while storage is down every restarted driver takes an epoch and
-# leaves no trace. So one more than the highest is not enough. A restart a minute uses this margin up in 16 hours, and
-# raising a version is cheap: they all go in one transaction.
+# An epoch leaves a name in storage with its first object. But a leader may die earlier, a cancel without a driver only
+# writes its result, and during an outage of storage every restarted driver takes an epoch without a trace. So the
+# highest known epoch plus one is not enough. One restart per minute uses up this margin in 16 hours. Raising the
+# version is cheap, because all increments fit into one transaction.
 EPOCH_MARGIN = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNode:
-    """A node and what it will hold."""
+    """A node and its planned content."""
 
     path: str
     data: bytes
@@ -53,16 +53,16 @@ class PlannedNode:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What a job's tree will be.
+    """Planned tree of a job.
 
-    :param highest_epoch: Highest epoch that storage has a trace of.
-    :param epoch: Version that the epoch node will have at least.
-    :param counter: Highest checkpoint number that was given out.
-    :param nodes: Parents first; neither the lock nor the graph pointer are among them.
-    :param pointer: The graph pointer, when the newest run has to be recovered.
-    :param states: Run -> state that it comes back with; LOST for the one that can be recovered.
-    :param problems: What is there and could not be used, one sentence each.
-    :param intruders: Runs of a later life, as their nodes hold them.
+    :param highest_epoch: Highest epoch with a trace in storage.
+    :param epoch: Minimum version of the epoch node after the rebuild.
+    :param counter: Highest checkpoint number in use.
+    :param nodes: Nodes, parents first, without the lock and the graph pointer.
+    :param pointer: The graph pointer, if the newest run has to be recovered.
+    :param states: Run -> its state after the rebuild; LOST for a recoverable run.
+    :param problems: Unusable findings, as sentences.
+    :param intruders: Runs of a later life, as bytes of their nodes.
     """
 
     job_id: str
@@ -86,7 +86,7 @@ class _RunPlan:
 
 
 def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
-    """Decide what a job's tree is made of."""
+    """Return the plan of a job's tree."""
     evidence, later = _first_life(evidence)
     checkpoints = completed(list(evidence.checkpoints))
     runs = [_plan_run(evidence, number, last=number == max(_numbers(evidence))) for number in _numbers(evidence)]
@@ -116,7 +116,7 @@ def plan_job(evidence: JobEvidence, paths: JobPaths) -> JobPlan:
 
 
 def _first_life(evidence: JobEvidence) -> tuple[JobEvidence, list[Run]]:
-    """Return what the first life of a job has left, and the runs of later ones, which began their numbers again."""
+    """Return the evidence of the first life of a job, and the runs of later lives, which repeat its numbers."""
     submissions = [entry for entry in evidence.entries if isinstance(entry, SubmissionEntry)]
     runs = {entry.run.to_bytes(): entry.run for entry in submissions}
     highest, later = 0, list[Run]()
@@ -151,7 +151,7 @@ def _not_used(run: Run) -> str:
 
 
 def _numbers(evidence: JobEvidence) -> list[int]:
-    """Return every run that the evidence mentions, ascending."""
+    """Return the numbers of all runs in the evidence, ascending."""
     numbers = {entry.run.number for entry in evidence.entries if isinstance(entry, SubmissionEntry)}
     numbers |= {item.pointer.run for item in evidence.checkpoints}
     return sorted(numbers)
@@ -170,7 +170,7 @@ def _plan_run(evidence: JobEvidence, number: int, *, last: bool) -> _RunPlan:
 def _submissions(evidence: JobEvidence, number: int) -> tuple[SubmissionEntry, ...]:
     """Return one entry per attempt, ascending.
 
-    Of two processes that tried to make one submission only one did: the one that the engine took, when it took one.
+    If two processes tried to create the same submission, only the one accepted by the engine succeeded.
     """
     found = _entries_of_run(evidence, number)
     started = {entry.submission_id for entry in evidence.entries if isinstance(entry, StartedEntry)}
@@ -195,7 +195,7 @@ def _result(evidence: JobEvidence, number: int, *, last: bool) -> RunResult | No
 
 
 def _epochs_at_work(evidence: JobEvidence, number: int) -> Iterator[int]:
-    """Yield the epochs that worked for a run: each found that it had no result."""
+    """Yield the epochs that worked for a run, which therefore had no result before them."""
     for entry in evidence.entries:
         if isinstance(entry, GenerationEntry) and entry.generation.run == number:
             yield entry.generation.epoch
@@ -214,7 +214,7 @@ def _unknown_result(evidence: JobEvidence, number: int) -> RunResult:
 
 
 def _run_of_checkpoints(evidence: JobEvidence, number: int) -> Run:
-    """Return a run that only its checkpoints know of."""
+    """Return a run known only from its checkpoints."""
     own = [item for item in evidence.checkpoints if item.pointer.run == number]
     sizes = {blob.sha256: blob.size for blob in evidence.graphs}
     return Run(

@@ -1,13 +1,15 @@
 """Evidence of a job in storage: journal, graphs, checkpoints and savepoints.
 
-Invariant: what could not be read is an error or a named problem, never a gap: a job that looks smaller than it is would
-get an epoch that was used before.
+Invariants:
 
-Invariant: a pointer is made only of what is whole. A payload without its pin is kept for exact replay and is no
-checkpoint any more. Where nothing is pinned, as on S3 and HDFS, neither is one whose batches the collector has removed
-from the logs of its working directory. A directory without a manifest, or with other files than its manifest says, is
-no savepoint. Of two payloads of one number that of the higher epoch counts: the other leader lost the job before it
-could write its pointer.
+- Unreadable evidence is an error or a named problem, never a gap: a job that looks smaller than it is would get an
+  epoch that was used before.
+- Pointers are created only for complete objects. A payload without its pin is kept for exact replay but is no longer a
+  checkpoint. Without pins, as on S3 and HDFS, the same holds for a payload whose batches the collector has removed from
+  the logs of its working directory. A directory without a manifest, or with other files than its manifest has, is no
+  savepoint.
+- Of two payloads with the same number, the payload with the higher epoch counts: the other leader lost the job before
+  it could write its pointer.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 class CheckpointEvidence:
     """A payload.
 
-    :param pointer: The pointer that its writer made of it, or was about to make.
+    :param pointer: The pointer that its writer has created, or was about to create.
     :param graph: Digest of the job graph that wrote it.
-    :param pinned: Whether its files are there.
+    :param pinned: Whether its files exist.
     """
 
     pointer: CheckpointPointer
@@ -61,9 +63,9 @@ class CheckpointEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SavepointEvidence:
-    """A savepoint whose files are there.
+    """A complete savepoint.
 
-    :param pointer: The pointer that its writer made of it.
+    :param pointer: The pointer that its writer has created.
     """
 
     pointer: SavepointPointer
@@ -75,8 +77,8 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
     """Return the pointer to a payload, and the payload.
 
     :param key: Key of the payload.
-    :param data: Its bytes.
-    :raises RecordCorruptError: They are not what was written.
+    :param data: Bytes of the payload.
+    :raises RecordCorruptError: The payload is damaged.
     """
     checkpoint = Checkpoint.from_bytes(data, source=key)
     pointer = CheckpointPointer(
@@ -98,17 +100,17 @@ def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkp
 def find_checkpoints(
     store: ObjectStore, keys: JobKeys, area: WorkArea, problems: list[str]
 ) -> Iterator[CheckpointEvidence]:
-    """Yield every payload that can be read, ascending by number and epoch, then what is known of the archived ones.
+    """Yield every readable payload, ascending by number and epoch, then the known facts about archived ones.
 
-    :param problems: Gets a sentence for each that cannot be read.
-    :raises StorageUnavailableError: Storage could not be read: a part is never passed off as the whole.
+    :param problems: Receives a sentence for each unreadable payload.
+    :raises StorageUnavailableError: Storage could not be read; a partial result is never passed off as the whole.
     """
     logs = _Logs(area)
     for info in store.list(keys.payloads):
         try:
             pointer, checkpoint = checkpoint_pointer(info.key, store.read(info.key))
         except ObjectMissingError:
-            continue  # collected since the names were read
+            continue  # removed by the collector after the names were read
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
@@ -122,12 +124,12 @@ def find_checkpoints(
 
 
 def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> Iterator[CheckpointEvidence]:
-    """Yield the first and the last checkpoint of each epoch and graph in each archive; no pointer can refer to one."""
+    """Yield the first and the last checkpoint per epoch and graph in the archives; none can get a pointer."""
     for name in history.archives():
         try:
             head = history.head(name)
         except ObjectMissingError:
-            continue  # collected since the names were read
+            continue  # removed by the collector after the names were read
         except RecordCorruptError as error:
             problems.append(error.message)
             continue
@@ -148,7 +150,7 @@ def _archived(history: PayloadHistory, keys: JobKeys, problems: list[str]) -> It
 
 
 def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str, logs: _Logs) -> bool:
-    """Whether the files of a checkpoint are there: its pin, or its batches in the working directory it was left in."""
+    """Return whether the files of a checkpoint exist: its pin, or its batches in its working directory."""
     source = f"payload {payload}"
     if checkpoint.pin is not None:
         return area.contains(area.admit(checkpoint.pin, inside=(keys.pins,), source=source))
@@ -159,9 +161,9 @@ def _is_kept(area: WorkArea, keys: JobKeys, checkpoint: Checkpoint, payload: str
 
 
 class _Logs:
-    """The names in the logs of queries; each is listed once, for all checkpoints that lie in one directory.
+    """Names in the logs of queries; a log is listed once, for all checkpoints in the same directory.
 
-    :param area: Holds them.
+    :param area: Work area with the logs.
     """
 
     def __init__(self, area: WorkArea) -> None:
@@ -169,10 +171,10 @@ class _Logs:
         self._known: dict[str, Mapping[str, frozenset[str]]] = {}
 
     def hold(self, query: str, batch: int) -> bool:
-        """Whether the logs of a query directory have what a start after *batch* needs.
+        """Return whether the logs of a query directory have the entries for a start after *batch*.
 
         :raises CheckpointCorruptError: A base is refused.
-        :raises StorageUnavailableError: They could not be listed.
+        :raises StorageUnavailableError: The logs could not be listed.
         """
         if query not in self._known:
             self._known[query] = self._area.log_entries(query)
@@ -181,14 +183,14 @@ class _Logs:
 
 
 def find_savepoints(keys: JobKeys, area: WorkArea, problems: list[str]) -> Iterator[SavepointEvidence]:
-    """Yield every whole savepoint, by id; sizes are compared with the manifest, bytes are not read.
+    """Yield every complete savepoint, by id; sizes are compared with the manifest, contents are not read.
 
-    :param problems: Gets a sentence for each that is not whole.
+    :param problems: Receives a sentence for each incomplete savepoint.
     :raises StorageUnavailableError: A directory could not be read.
     """
     for name in area.list(keys.savepoints):
         if not area.contains(f"{keys.savepoints}{name}"):
-            continue  # the remains of a copy that was never finished
+            continue  # the remains of an unfinished copy
         directory = area.tree(f"{keys.savepoints}{name}")
         try:
             key = keys.savepoint(name)
@@ -210,21 +212,21 @@ def completed(found: list[CheckpointEvidence]) -> list[CheckpointPointer]:
     return [newest[number].pointer for number in sorted(newest) if newest[number].pinned]
 
 
-_LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or the hidden remains of one
+_LIVE = re.compile(r"\.*e(\d+)-")  # e7-<uuid>, also fenced, drained, or as hidden remains
 _NUMBERED = re.compile(r"\.*(\d+)-e(\d+)")  # <number>-e<epoch>, of pins and payloads
 _NOTED = re.compile(r"[/-]e(\d+)(?:-[0-9a-f]+)?\.json$")  # <run>-e<epoch>.json and e<epoch>.json, of the journal
 
 
 @dataclass(frozen=True, slots=True)
 class JobEvidence:
-    """What storage says about a job.
+    """Facts about a job in storage.
 
     :param entries: The journal of its runs.
-    :param checkpoints: Every payload that can be read, and the ends of what is archived, ascending by number and epoch.
-    :param graphs: Job graphs that a checkpoint names and that are there, by digest.
+    :param checkpoints: Every readable payload, and the ends of archives, ascending by number and epoch.
+    :param graphs: Existing job graphs that a checkpoint names, by digest.
     :param highest_epoch: Highest epoch in any name or record; 0 for none.
     :param highest_number: Highest checkpoint number in any name; 0 for none.
-    :param problems: What is there and cannot be read, one sentence each.
+    :param problems: Unreadable findings, as sentences.
     """
 
     job_id: str
@@ -240,20 +242,20 @@ class JobEvidence:
 def find_jobs(config: HaConfig, store: ObjectStore) -> list[str]:
     """Return the ids of all jobs that storage knows, sorted.
 
-    :raises StorageUnavailableError: A part of storage is not there: an unmounted disk is not an empty cluster.
+    :raises StorageUnavailableError: A root is missing: an unmounted disk is not an empty cluster.
     """
     area = open_work_area(config)
     area.require()
     names = set(area.list(storage_keys.JOBS))
-    if config.work_root is not None:  # else blobs and directories share one root, and this would walk through both
+    if config.work_root is not None:  # otherwise blobs and directories share a root, and this would walk through both
         names |= {info.key.split("/")[1] for info in store.list(storage_keys.JOBS)}
     return sorted(name for name in names if _is_job(name))
 
 
 def gather(config: HaConfig, store: ObjectStore, job_id: str) -> JobEvidence:
-    """Read what storage says about a job.
+    """Read the evidence of a job in storage.
 
-    :raises StorageUnavailableError: It could not be read.
+    :raises StorageUnavailableError: Storage could not be read.
     """
     keys, problems = JobKeys(job_id), list[str]()
     entries, unreadable = JobJournal(store, keys).read()
