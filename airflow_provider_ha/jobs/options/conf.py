@@ -1,14 +1,12 @@
 """Spark conf and engine options of a job: keys, site defaults, lineage, and the component in the JVM.
 
-It is set before the script makes its session: a value of a session would be lost in ``spark.newSession()``, and the
-queries of that session would run unfenced.
-
-spark-submit reads it below the job's own conf (``--load-spark-defaults``). It is part of the host and not of the job
-graph: after a move to another host the other host's file counts.
-
-It lies beside the conf of the job, in the graph of its run. So a run that is recovered, by any process, keeps the
-parent that submitted it, and a try of a task that has another run id asks for the same job. It holds no secret: the
-graph lives for months, and a key that is replaced later would still be in it.
+- The component's conf is set before the script creates its session: values of a session would be lost in
+  ``spark.newSession()``, and the queries of the new session would run unfenced.
+- spark-submit reads the site's defaults below the job's own conf (``--load-spark-defaults``). They belong to the host
+  and not to the job graph: after a move to another host, the other host's file counts.
+- The conf for OpenLineage is stored separately from the conf of the job, in the graph of its run. So a recovered run
+  keeps the parent that submitted it, and a later try of a task, with another run id, still requests the same job. It
+  holds no secret: the graph is kept for months, and would still hold a replaced key.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _FOLDER = Path(__file__).parents[2] / "driver" / "jvm"
 
 
 def component_jar(folder: Path = _FOLDER) -> Path:
-    """Return the jar of this release, which lies in the package.
+    """Return the jar of this release from the package.
 
     :raises ConfigurationError: The package was installed from its sources, on a host without a JDK.
     """
@@ -53,9 +51,9 @@ OWNED_CONF = {
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Refuse conf that has a parameter, or that spark-submit drops: nothing would say so.
+    """Refuse conf that has a parameter, or that spark-submit would drop without an error.
 
-    :raises ConfigurationError: It holds such a key; names it, and the parameter.
+    :raises ConfigurationError: The conf has such a key; the message names it, and the parameter.
     """
     check_keys(conf)
     for key, parameter in OWNED_CONF.items():
@@ -69,7 +67,7 @@ def check_conf(conf: Mapping[str, str]) -> None:
 def check_keys(keys: Iterable[str]) -> None:
     """Refuse keys that spark-submit would drop without an error.
 
-    :raises ConfigurationError: A key is not one of Spark's.
+    :raises ConfigurationError: A key does not belong to Spark.
     """
     for key in keys:
         if not _KEY.fullmatch(key):
@@ -83,9 +81,9 @@ _SITE_KEY = re.compile(r"\s*(spark\.[^\s:=]+)")
 
 
 def site_defaults(spark_home: Path | None, environment: Mapping[str, str]) -> Path | None:
-    """Return the file that a driver of this host reads; ``None`` when there is none.
+    """Return the defaults file of a driver on this host, or ``None``.
 
-    :param spark_home: Spark's directory; ``None`` when it is not known.
+    :param spark_home: Spark's directory; ``None`` if unknown.
     """
     folder = environment.get("SPARK_CONF_DIR")
     found = Path(folder) / FILE if folder else (spark_home / "conf" / FILE if spark_home is not None else None)
@@ -93,9 +91,9 @@ def site_defaults(spark_home: Path | None, environment: Mapping[str, str]) -> Pa
 
 
 def keys_of(path: Path) -> list[str]:
-    """Return the conf keys that the file sets, sorted. Values stay in the file: some are secrets.
+    """Return the conf keys that the file sets, sorted. Values are not returned, because some are secrets.
 
-    :raises OSError: It cannot be read.
+    :raises OSError: The file cannot be read.
     """
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     return sorted({match[1] for line in lines if (match := _SITE_KEY.match(line))})
@@ -107,10 +105,10 @@ _SECRET = ("auth.", "headers.")
 
 
 def counted(lineage: Mapping[str, str], given: Collection[str]) -> dict[str, str]:
-    """Return what of *lineage* counts beside the conf keys *given*. Pure.
+    """Return the part of *lineage* that stays effective if the user sets the conf keys *given*. Pure.
 
-    Of the parent and of the transport each all or nothing, as in Airflow's Spark provider: the address of one
-    transport never meets the key of another.
+    Parent and transport are each replaced as a whole, as in Airflow's Spark provider: an address and a key from
+    different transports must never be combined.
     """
     found = dict(lineage)
     for group in (_PARENT, _TRANSPORT):
@@ -120,21 +118,21 @@ def counted(lineage: Mapping[str, str], given: Collection[str]) -> dict[str, str
 
 
 def of_another_request(lineage: Mapping[str, str]) -> dict[str, str]:
-    """Return what of a run's *lineage* holds for a run that another request makes: never its parent. Pure."""
+    """Return the part of a run's *lineage* for a run of another request: without the parent. Pure."""
     return {key: value for key, value in lineage.items() if not key.startswith(_PARENT)}
 
 
 def merged(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
-    """Return the lineage of a run that is made from the graph of another one. Pure.
+    """Return the lineage of a run created from another run's graph. Pure.
 
-    :param old: Of that graph.
-    :param new: Of the request; its transport takes the place of the old one.
+    :param old: Lineage of the other run.
+    :param new: Lineage of the request; its transport replaces the old one.
     """
     return {**counted(of_another_request(old), new), **new}
 
 
 def secrets_in(transport: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of a transport that hold a secret, or may: keys, headers, and a URL with a login. Pure."""
+    """Return the keys of a transport that may hold a secret: keys, headers, and a URL with a login. Pure."""
     return tuple(sorted(key for key, value in transport.items() if _is_secret(key, value)))
 
 
@@ -150,22 +148,22 @@ def _is_secret(key: str, value: str) -> bool:
 
 PYTHON_OPTION = "python"  # interpreter of the driver and of its Python workers
 SPARK_HOME_OPTION = "spark_home"  # directory with ``bin/spark-submit``
-HOST_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})  # of the host that runs a driver, for each engine
+HOST_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})  # describe the driver's host, for each engine
 
 
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
-    """Return the options that count for a job: its own, and those of the connection for what it leaves open.
+    """Return the effective options of a job: its own, then the connection's.
 
-    What neither names is as it was when the job was submitted: a client that recovers it at night may know only how to
-    reach the cluster.
+    Remaining options are as at the submission: a client that recovers the job at night may only know how to reach the
+    cluster.
     """
     return {**target.cluster_options, **config.engines.get(target.engine, {}), **target.engine_options}
 
 
 def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuse options that nothing reads.
+    """Refuse unknown options.
 
-    :raises ConfigurationError: Names them.
+    :raises ConfigurationError: An option is unknown; the message has all unknown names.
     """
     if unknown := sorted(set(given) - known):
         raise ConfigurationError(
@@ -174,7 +172,7 @@ def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) 
 
 
 def named_spark_home(options: Mapping[str, str]) -> Path | None:
-    """Return Spark's directory where the options or ``SPARK_HOME`` of this host name one."""
+    """Return Spark's directory from the options or this host's ``SPARK_HOME``, or ``None``."""
     named = options.get(SPARK_HOME_OPTION) or os.environ.get("SPARK_HOME")
     return Path(named) if named else None
 
@@ -186,28 +184,28 @@ MANAGER_CLASS = "io.github.sparkha.HaCheckpointFileManager"
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 ROOT = "spark.hadoop.fs.ha.root"
 WRITER = "spark.hadoop.fs.ha.writer"
-_OWNED = "spark.hadoop.fs.ha"  # and what follows: the component's keys and the classes of its file systems
+_OWNED = "spark.hadoop.fs.ha"  # prefix of the component's keys and of the classes of its file systems
 
 
 def needs_component(config: HaConfig) -> bool:
-    """Whether the jobs of a cluster work where only the component can keep two drivers apart."""
+    """Return whether the work root of a cluster needs the component to keep two drivers apart."""
     return not config.work_uri.startswith("file:")
 
 
 def is_layered(location: str) -> bool:
-    """Whether a working directory's URI is one of the component's."""
+    """Return whether the URI of a working directory has a scheme of the component."""
     return split(location).scheme in SCHEMES
 
 
 def writer_id(epoch: int, submission: str, process: str) -> str:
-    """Return the writer id that an object keeps."""
+    """Return the writer id that is stored with an object."""
     return f"{epoch}/{submission}/{process}"
 
 
 def component_conf(root: str, writer: str) -> dict[str, str]:
-    """Return the conf that driver and executors need, beside the jar.
+    """Return the conf for driver and executors, in addition to the jar.
 
-    :param root: Storage root with the plain scheme (``s3a://bucket/prefix``): places of a base are relative to it.
+    :param root: Storage root with the plain scheme (``s3a://bucket/prefix``); places in base files are relative to it.
     :param writer: See :func:`writer_id`.
     """
     return {
@@ -219,9 +217,9 @@ def component_conf(root: str, writer: str) -> dict[str, str]:
 
 
 def refuse_owned(conf: Mapping[str, str]) -> None:
-    """Refuse a user's conf that sets what this package has to set.
+    """Refuse a user's conf with keys that this package has to set.
 
-    :raises ApplicationRefusedError: It does.
+    :raises ApplicationRefusedError: The conf has such a key.
     """
     for key, value in conf.items():
         if key == MANAGER and value != MANAGER_CLASS:

@@ -1,7 +1,7 @@
 """Options of a request, declared once: fields of a pydantic model, read from a task, a command or a template.
 
-A field is the only place with the name, the type, the default, the checks and the description of its option. Operators
-and commands derive their parameters from :func:`options_of`. A field may be a model: a group of options.
+A field is the only declaration of its option's name, type, default, checks and description. Operators and commands
+derive their parameters from :func:`options_of`. A field may be a model: a group of options.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pydantic.fields import FieldInfo
 from airflow_provider_ha.errors import ConfigurationError
 
 
-# Of a field that no user sets: its other owner is in the comment of the field.
+# For a field that users do not set: the comment of the field names its source.
 INTERNAL: dict[str, Any] = {"internal": True}
-WRITTEN = {"written": True}  # context of a validation of what a user wrote
-_SECRET = frozenset({"arguments", "conf", "env", "lineage"})  # no value of these is shown in an error
-_KINDS = {  # beginning of the type of an error of pydantic -> reason, next step
+WRITTEN = {"written": True}  # validation context for values from a user
+_SECRET = frozenset({"arguments", "conf", "env", "lineage"})  # their values are not shown in errors
+_KINDS = {  # prefix of pydantic's error type -> reason, next step
     "bool": ("is neither true nor false", "Use True or False"),
     "int": ("is no whole number", "Write a whole number"),
     "float": ("is no number", "Write a number, or a duration as a timedelta"),
@@ -39,7 +39,7 @@ _Model = TypeVar("_Model")
 
 
 class Option(NamedTuple):
-    """One option of a model.
+    """An option of a model.
 
     :param name: Its name, unique in the model and its groups.
     :param group: Field of the model that holds the option; empty for the model itself.
@@ -52,9 +52,9 @@ class Option(NamedTuple):
 
     @property
     def shown(self) -> Mapping[str, Any]:
-        """How operator and command show the option.
+        """Presentation of the option in operator and command.
 
-        ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command).
+        Keys: ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command).
         """
         extra = self.field.json_schema_extra
         return extra if isinstance(extra, dict) else {}
@@ -74,9 +74,9 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """An option that cannot be used.
+    """An invalid option.
 
-    :param reason: Name of the option, its value where that is no secret, and what is wrong with it.
+    :param reason: Name of the option, its value unless secret, and the error.
     """
 
     reason: str
@@ -94,7 +94,7 @@ def option(default: Any, description: str, *, shown: Mapping[str, Any] | None = 
 
 
 def options_of(model: type[Any]) -> dict[str, Option]:
-    """Return name -> option, those of groups included, without internal fields. In the order of declaration."""
+    """Return name -> option in the order of declaration, including options in groups, without internal fields."""
     found: dict[str, Option] = {}
     for name, field in model.__pydantic_fields__.items():
         kind = field.annotation
@@ -108,9 +108,9 @@ def options_of(model: type[Any]) -> dict[str, Option]:
 def parameter_texts(
     model: type[Any], without: Iterable[str] = (), more: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return the descriptions of the options as the ``:param`` lines of a docstring; a holder names its options.
+    """Return the descriptions of the options as the ``:param`` lines of a docstring; a holder lists its options.
 
-    :param more: Holder -> names that it takes besides its options.
+    :param more: Holder -> further names that it accepts.
     """
     held: dict[str, list[Option]] = {}
     for each in options_of(model).values():
@@ -128,7 +128,7 @@ def _parameter_text(name: str, options: Sequence[Option], more: Sequence[str]) -
 
 
 def spread(model: type[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return option -> value for parameters of an operator, with the values of each holder, and what is misplaced.
+    """Return option -> value for parameters of an operator, including the values in holders, and the mistakes.
 
     :param given: Parameter -> value. A holder is a mapping, a pydantic model, or JSON text from a template.
     """
@@ -151,7 +151,7 @@ def spread(model: type[Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], 
 
 
 def held_values(value: Any) -> dict[str, Any] | None:
-    """Return option -> value of a holder; ``None`` for a value that is no mapping."""
+    """Return option -> value of a holder; ``None`` if the value is no mapping."""
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True)
     if isinstance(value, str) and not is_left_out(value):
@@ -165,17 +165,17 @@ def held_values(value: Any) -> dict[str, Any] | None:
 
 
 def mistakes(model: type[Any], given: Mapping[str, Any]) -> list[Mistake]:
-    """Return what cannot be used in *given*, which may lack required options: templates are not known yet."""
+    """Return the mistakes in *given*, where required options may be missing because templates are not rendered yet."""
     _, found = _validated(model, given, partial=True)
     return found
 
 
 def read(model: type[_Model], given: Mapping[str, Any], *, subject: str, **internal: Any) -> _Model:
-    """Return the request that is given: text, numbers, durations, and nothing for a default.
+    """Return the request for the given values: text, numbers, durations, or ``None`` for a default.
 
     :param subject: Subject of the error, for example ``the submission of job 'orders'``.
     :param internal: Fields that are no options.
-    :raises ConfigurationError: An option cannot be used; names all such options.
+    :raises ConfigurationError: An option is invalid; the message has all invalid options.
     """
     made, found = _validated(model, given, internal=internal)
     if made is None:
@@ -184,7 +184,7 @@ def read(model: type[_Model], given: Mapping[str, Any], *, subject: str, **inter
 
 
 def refusal(subject: str, found: Iterable[Mistake]) -> ConfigurationError:
-    """Return one error for all mistakes of a request."""
+    """Return a single error for all mistakes of a request."""
     all_ = list(dict.fromkeys(found))
     return ConfigurationError(
         f"{subject} cannot be used: {'; '.join(each.reason for each in all_)}",
@@ -193,7 +193,7 @@ def refusal(subject: str, found: Iterable[Mistake]) -> ConfigurationError:
 
 
 def unknown_option(name: str, known: Iterable[str]) -> Mistake:
-    """Return the mistake of a name that no option has, with the nearest name."""
+    """Return the mistake of an unknown option, with the nearest known name."""
     names = sorted(known)
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     step = f"Write {nearest[0]!r}" if nearest else f"Remove it; there are {', '.join(names)}"
@@ -212,12 +212,12 @@ def plain(value: Any) -> Any:
 
 
 def is_left_out(value: Any) -> bool:
-    """Whether a value means the default: ``None``, or a template that rendered to nothing. Pure."""
+    """Return whether a value means the default: ``None``, or a template that rendered to an empty text. Pure."""
     return value is None or (isinstance(value, str) and value.strip() in {"", "None"})
 
 
 def words(value: Any, info: ValidationInfo) -> tuple[str, ...]:
-    """Take a list of words; text in its place would be taken letter by letter."""
+    """Validate a list of words; refuse a text, which would be read as a list of letters."""
     if isinstance(value, str):
         written = "..." if info.field_name in _SECRET else repr(value)
         raise ConfigurationError("is text, and has to be a list", next_step=f"Write {info.field_name}=[{written}]")
@@ -227,7 +227,7 @@ def words(value: Any, info: ValidationInfo) -> tuple[str, ...]:
 
 
 def names(value: Any, info: ValidationInfo) -> frozenset[str]:
-    """Take a set of names; a name keeps its type."""
+    """Validate a set of names."""
     if isinstance(value, (str, Mapping)) or not isinstance(value, Iterable):
         raise ConfigurationError("is no list", next_step=f"Write {info.field_name}=[...]")
     found = frozenset(value)
@@ -237,7 +237,7 @@ def names(value: Any, info: ValidationInfo) -> frozenset[str]:
 
 
 def texts(value: Any, info: ValidationInfo) -> dict[str, str]:
-    """Take a mapping of names to text, numbers and flags, as text; a name keeps its type."""
+    """Validate a mapping of names to text, numbers and flags, and return the values as text."""
     if not isinstance(value, Mapping):
         raise ConfigurationError("is no mapping", next_step=f"Write {info.field_name}={{name: value}}")
     for name, each in value.items():
@@ -274,7 +274,7 @@ def _validated(
 
 
 def _mistake(item: Any, known: Mapping[str, Option]) -> Mistake:
-    """Return a mistake that pydantic found."""
+    """Convert an error of pydantic."""
     place = [part for part in item["loc"] if part in known] or [str(item["loc"][0])]
     name, context = str(place[-1]), item.get("ctx", {})
     if item["type"] == "missing":
@@ -283,7 +283,7 @@ def _mistake(item: Any, known: Mapping[str, Option]) -> Mistake:
     written = name if secret else f"{name}={item['input']!r}"
     cause = context.get("error")
     if isinstance(cause, ConfigurationError):
-        begins = re.match(r"(is|has) ", cause.message)  # else it is a sentence that names the value
+        begins = re.match(r"(is|has) ", cause.message)  # otherwise it is a full sentence with the value
         return Mistake(f"{written} {cause.message}" if begins else cause.message, cause.next_step or f"Correct {name}")
     if item["type"] == "enum":
         return Mistake(f"{written} is unknown", f"Use one of {context['expected']}")

@@ -16,7 +16,7 @@ from airflow_provider_ha.records import Model
 
 _OF_JAVA = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 _OF_SPARK = re.compile(r"[1-9]\d*(?:b|[kmgtp]b?)?", re.IGNORECASE)  # megabytes without a unit
-_KEYS = {  # parameter -> conf, as spark-submit has them for its options of these names
+_KEYS = {  # parameter -> conf key, as for spark-submit's options of the same names
     "executor_cores": "spark.executor.cores",
     "executor_memory": "spark.executor.memory",
     "total_executor_cores": "spark.cores.max",
@@ -30,10 +30,10 @@ _APPLICATION = {"group": "Application"}
 
 
 def check_memory(size: str, parameter: str) -> str:
-    """Return a size of memory when Java takes it, or Spark for an executor.
+    """Return a memory size that Java accepts, or Spark for an executor.
 
-    :param parameter: Its name.
-    :raises ConfigurationError: It is none.
+    :param parameter: Name of the option.
+    :raises ConfigurationError: The size is invalid.
     """
     known = _OF_SPARK if parameter == "executor_memory" else _OF_JAVA
     if not known.fullmatch(str(size)):
@@ -42,7 +42,7 @@ def check_memory(size: str, parameter: str) -> str:
 
 
 def memory(parameter: str) -> AfterValidator:
-    """Return the check of an option with a size of memory."""
+    """Return the validator of an option with a memory size."""
     return AfterValidator(partial(check_memory, parameter=parameter))
 
 
@@ -71,14 +71,14 @@ class Resources(Model):
     )
 
     def conf(self) -> dict[str, str]:
-        """Return it as Spark conf."""
+        """Return the resources as Spark conf."""
         given = {name: getattr(self, name) for name in _KEYS}
         return {_KEYS[name]: str(value) for name, value in given.items() if value not in (None, "")}
 
     def beside(self, conf: Mapping[str, str]) -> dict[str, str]:
-        """Return *conf* with it.
+        """Return *conf* with the resources added.
 
-        :raises ConfigurationError: Both say one thing, differently; names the parameter.
+        :raises ConfigurationError: Both set the same key to different values; the message has the parameter.
         """
         own = self.conf()
         for name, key in _KEYS.items():
@@ -230,7 +230,7 @@ class HaOptions(Model):
     @field_validator("application_failures")
     @classmethod
     def _check_application_failures(cls, value: int) -> int:
-        if value != -1 and value < 2:  # noqa: PLR2004  # one failure has not repeated
+        if value != -1 and value < 2:  # noqa: PLR2004  # a single failure is no repetition
             raise ConfigurationError(
                 f"application_failures={value} should be 2 or more, or -1 for never",
                 next_step="Use 2 or more, or -1",

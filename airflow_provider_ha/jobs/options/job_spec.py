@@ -1,4 +1,4 @@
-"""Spec of a job: the request of a user, and the only declaration of each option of a submission.
+"""Spec of a job: the request of a user, and the only declaration of a submission's options.
 
 Operator, command and the reference page derive names, types, defaults, checks and descriptions from :class:`JobSpec`
 (:mod:`~airflow_provider_ha.jobs.options.declaration`).
@@ -64,7 +64,7 @@ def _master(value: str) -> str:
 
 def _engine(value: str, info: ValidationInfo) -> str:
     if info.context and value != DEFAULT_ENGINE:
-        from airflow_provider_ha.host.engines.registry import NAMES  # noqa: PLC0415  # brings the engines
+        from airflow_provider_ha.host.engines.registry import NAMES  # noqa: PLC0415  # imports the engines
 
         if value not in NAMES:
             raise ConfigurationError(f"engine {value!r} is not known here", next_step=f"Use one of {sorted(NAMES)}")
@@ -79,7 +79,7 @@ def _conf(value: dict[str, str]) -> dict[str, str]:
 def _env(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if "=" in name or "\0" in name:
-            shown = name.partition("=")[0]  # the rest may be a secret
+            shown = name.partition("=")[0]  # the value may be a secret
             raise ConfigurationError(f"has a name with an equals sign, {shown!r}", next_step="Write names without it")
     return value
 
@@ -120,7 +120,7 @@ class SparkPlace:
     def options(
         self, master: str | None, engine: str | None, engine_options: Mapping[str, str] | None
     ) -> dict[str, Any]:
-        """Return the options of a spec that name the place; given options replace those of the connection."""
+        """Return the options of a spec for the place; given options replace the connection's."""
         engine = engine or self.engine
         of_connection = self.engine_options if engine == self.engine else {}  # another engine has other options
         return {
@@ -179,7 +179,7 @@ class JobSpec(Model):
     job_id: Annotated[str, AfterValidator(check_job_id)] = option(
         ..., "Stable id of the job: epochs, checkpoints and savepoints belong to it.", shown={"metavar": "JOB"}
     )
-    # Of a task or a command: a repeated id finds the run again; only a FAILED one is repeated.
+    # From a task or a command: a repeated id finds the run again; only a FAILED run is repeated.
     request_id: str = option(..., "Id of the request.", shown=INTERNAL)
     application: Place = option(
         ...,
@@ -272,7 +272,7 @@ class JobSpec(Model):
         shown={"group": "High availability", "holder": "start"},
     )
     ha: HaOptions = HaOptions()
-    # Conf for OpenLineage's listener in Spark, from Airflow: what *conf* sets itself counts more.
+    # Conf for OpenLineage's listener in Spark, from Airflow; *conf* takes precedence.
     lineage: Texts = option({}, "Conf for OpenLineage's listener.", shown=INTERNAL)
 
 
@@ -285,7 +285,7 @@ def _other(name: str, default: Any = None) -> Any:
 
 
 def _of_start(name: str) -> Any:
-    """Declare an option of a restore that a submission has as well."""
+    """Declare an option of a restore that is also an option of a submission."""
     declared = options_of(JobSpec)[name]
     return option(declared.field.default, declared.field.description or "", shown=declared.shown)
 
@@ -324,7 +324,7 @@ class RestoreRequest:
             "given. Default: latest.",
         },
     )
-    # Query -> checkpoint directory that Spark wrote elsewhere, in place of *source_job* and *start_from*.
+    # Query -> checkpoint directory that Spark wrote elsewhere; replaces *source_job* and *start_from*.
     adopt: Texts = option({}, "Directories of *start_from*.", shown=INTERNAL)
     fallback: bool = option(
         True,  # noqa: FBT003  # a default
@@ -372,13 +372,13 @@ class RestoreRequest:
     env: Env | None = _other("env")
     master: Master | None = _other("master")
     driver_memory: DriverMemory | None = _other("driver_memory")
-    # Of a submission that starts from something.
+    # From a submission that starts from checkpoint directories.
     options: HaOptions | None = option(None, "Options of the new run.", shown=INTERNAL)
-    # As in a spec. No parent of an earlier run is taken over.
+    # As in a spec. The parent of an earlier run is not inherited.
     lineage: Texts = option({}, "Conf for OpenLineage's listener.", shown=INTERNAL)
 
     def __post_init__(self) -> None:
-        """Take the names of queries as their script has them."""
+        """Encode the names of queries as names of their directories."""
         for name in ("adopt", "sinks", "kafka_bootstrap"):
             written = {query_directory(query): value for query, value in getattr(self, name).items()}
             object.__setattr__(self, name, written)
