@@ -2,11 +2,11 @@
 
 Invariants:
 
-- A process ends only the lost run that it has seen. The lock is granted under the next epoch, so an epoch that is not
-  the next one says that a driver has led in between: then nothing is changed.
-- The result, the removal of the graph pointer and all that goes with them are one transaction. A recovery needs that
-  pointer in its own transaction (``control.submission.launch``), so of the two one is rejected, or the driver that it
-  has launched finds the result and refuses itself.
+- A process ends only the lost run that it has seen. The lock is granted under the next epoch, so any later epoch shows
+  that a driver has led in between: then the run is left unchanged.
+- The result and the removal of the graph pointer are committed in one transaction. A recovery needs that pointer in its
+  own transaction (``jobs.submit.launch``). If the result is first, the recovery is rejected; otherwise the launched
+  driver finds the result and refuses itself.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 
 log = logging.getLogger(__name__)
 
-SUPERVISOR_SECONDS = 2.0  # between the end of a driver and the word of its supervisor pass some 100 ms
+SUPERVISOR_SECONDS = 2.0  # a supervisor reports the end of its driver after some 100 ms
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostRun:
-    """A live run whose driver is lost, as it was seen.
+    """A live run with a lost driver, as read.
 
-    :param epoch: Latest epoch of the job; 0 when it was never led.
-    :param checkpoint: Number of the newest retained checkpoint; ``None`` when the job has none.
-    :param worked: Whether the run has a working directory: then it may have committed batches.
-    :param lingering: Whether the leader node of the dead driver is still there, until its session ends.
-    :param proven: Whether the death of every process of the driver is proven.
+    :param epoch: Latest epoch of the job; 0 if it was never led.
+    :param checkpoint: Number of the newest retained checkpoint; ``None`` without one.
+    :param worked: Whether the run has a working directory, so that it may have committed batches.
+    :param lingering: Whether the leader node of the dead driver still exists, until its session ends.
+    :param proven: Whether all processes of the driver are proven dead.
     """
 
     run: Run
@@ -71,7 +71,7 @@ class LostRun:
 
     @property
     def forgetful(self) -> bool:
-        """Whether its end would forget what it has done: it may have committed batches, and there is no checkpoint."""
+        """``True`` if the end of the run would forget its work: possibly committed batches, and no checkpoint."""
         return self.worked and self.checkpoint is None
 
 
@@ -93,23 +93,24 @@ def lost_run(snapshot: JobStatus) -> LostRun | None:
 def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequence[Op]) -> None:
     """Write *result* for a lost run, and *also*, in one transaction.
 
-    :param result: Its epoch is replaced by that of the lock; its end answers what is open (``operations.ending_ops``).
-    :param also: What becomes of the graph pointer, and what else goes with the result.
-    :raises JobStateError: The run has a result already, or a driver has led it since it was seen.
+    :param result: The lock's epoch replaces its epoch; open requests are answered from its end
+        (``operations.ending_ops``).
+    :param also: Further operations, such as the removal of the graph pointer.
+    :raises JobStateError: The run has a result already, or a driver has led it in between.
     :raises LeadershipError: Another process leads the job now.
-    :raises OutcomeUnknownError: Sent and not answered: the run may have the result.
+    :raises OutcomeUnknownError: The response was lost: the run may have the result.
     """
 
     def admit() -> None:
         if job.runs.result(lost.number) is not None:
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} has a result already")
 
-    # The session of a driver that is proven dead may still have to run out.
+    # The session of a dead driver may not have expired yet.
     linger = job.config.timings.session_timeout if lost.lingering else 0.0
     with transactions.take_lock(
         job, lost.number, admit=admit, timeout=transactions.LOCK_SECONDS + linger
     ) as leadership:
-        admit()  # a driver may have led, and ended the run, between the first look and the grant
+        admit()  # a driver may have led and ended the run between the first check and the grant
         if leadership.epoch != lost.epoch + 1:  # guard: lost-run-that-was-led-since-is-ended
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} has been led again since")
         written = result.model_copy(update={"epoch": leadership.epoch})
@@ -120,12 +121,12 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
 
 
 def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
-    """End a lost run as CANCELED when a cancel of it is open: the next process must not undo the request.
+    """End a lost run as CANCELED if it has an open cancel, which a restart would ignore.
 
-    The supervisor of the driver comes first: it says CANCELED once every process is dead. While that death is not
-    proven it is waited for, as long as a loss is debounced; without a supervisor no process will prove it.
+    The supervisor of the driver comes first: it writes CANCELED after the death of all processes. Without a proof of
+    death, wait for the supervisor as long as a loss is debounced.
 
-    Returns whether one was open; the caller reads the job again then.
+    Returns whether a cancel was open; the caller then reads the job again.
 
     :raises OutcomeUnknownError: As :func:`end_lost`.
     """
@@ -144,7 +145,7 @@ def carry_out_cancel(job: JobContext, lost: LostRun, *, by: str) -> bool:
 
 
 def _supervised(job: JobContext, lost: LostRun) -> bool:
-    """Wait for the supervisor of a lost driver; returns whether the job is worth another look."""
+    """Wait for the supervisor of a lost driver; return whether to read the job again."""
     deadline = job.clock.lease_time() + SUPERVISOR_SECONDS
     while job.clock.lease_time() < deadline:
         view = job.runs.get(lost.number)
@@ -155,7 +156,7 @@ def _supervised(job: JobContext, lost: LostRun) -> bool:
 
 
 def pointer_ops(job: JobContext, lost: LostRun) -> list[Op]:
-    """Return what goes with a result after which the job has no live run: the removal of its graph pointer."""
+    """Return the operations for a result that leaves the job without a live run: the removal of its graph pointer."""
     pointer = job.graphs.remove_op(lost.number)
     return [] if pointer is None else [pointer]
 
@@ -169,9 +170,9 @@ def result_of(
     by: str,
     end: RunEnd | None = None,
 ) -> RunResult:
-    """Return the result of a lost run; the job can go on from its newest retained checkpoint.
+    """Return the result of a lost run, from whose newest retained checkpoint the job can continue.
 
-    :param by: Name of the process that ends it, for people.
+    :param by: Name of the process that ends the run, for users.
     :param end: The request that ends it.
     """
     return RunResult(
@@ -193,21 +194,22 @@ def recover(
     run_number: int | None = None,
     accept_loss: bool = False,
 ) -> SubmittedRun:
-    """Submit the newest run again when its driver is lost; find it again when it is not, or when it was recovered.
+    """Submit the newest run again if its driver is lost; otherwise return its newest submission.
 
-    Waits for the delay of the restart strategy, then looks again. The driver is started from the persisted graph.
+    Waits for the delay of the restart strategy, then reads the job again. The driver is started from the persisted
+    graph.
 
-    :param by: Caller, as recorded for people.
-    :param wait: Whether to wait for the delay of the restart strategy; ``False`` when the caller has waited already.
-    :param overdue: Whether the newest submission has had all its time to lead. One that was started, does not lead and
-        is not reported as running by its engine is given up; should it come up after all, it refuses itself, for it is
-        not the newest any more.
-    :param run_number: The run that is meant; the newest one when left out.
-    :param accept_loss: Whether its user has decided that it goes on, also without input that is gone: a run that waits
-        for a decision is submitted again.
-    :raises DecisionNeededError: Its user has to decide what it goes on from; nothing was changed.
-    :raises JobStateError: The run has a result, or has used up its attempts (it is FAILED now), or a cancel of it was
-        open (it is CANCELED now), or it is not the newest one.
+    :param by: The caller, recorded for users.
+    :param wait: Whether to wait for the delay of the restart strategy; ``False`` if the caller has waited already.
+    :param overdue: Whether the newest submission has had enough time to lead. If it was started, does not lead and is
+        not reported as running by its engine, it is given up; if its driver starts after all, it refuses itself because
+        it is no longer the newest.
+    :param run_number: The run to recover; the newest by default.
+    :param accept_loss: Whether the user accepts to continue without missing input: a run that waits for a decision is
+        submitted again.
+    :raises DecisionNeededError: The user has to decide how the run continues; the run is unchanged.
+    :raises JobStateError: The run has a result, has used up its attempts (and is FAILED now), had an open cancel (and
+        is CANCELED now), or is not the newest.
     """
     waited: set[int] = set()
     while True:
@@ -246,9 +248,9 @@ def _snapshot(job: JobContext) -> JobStatus:
 
 
 def delay_left(job: JobContext, snapshot: JobStatus) -> float:
-    """Return the seconds that the restart strategy wants to wait before the newest run is submitted again.
+    """Return the seconds until the restart strategy lets the newest run be submitted again.
 
-    :raises HaError: The run's graph, which holds its options, could not be read.
+    :raises HaError: The run's graph, which has its options, could not be read.
     """
     if snapshot.run is None:
         return 0.0
@@ -265,7 +267,7 @@ def _run(snapshot: JobStatus) -> RunView:
 
 
 def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
-    """Return a cancel that the lost driver has left open: to start the run again would undo what was asked."""
+    """Return a cancel that the lost driver has left open, which a restart of the run would ignore."""
     return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 

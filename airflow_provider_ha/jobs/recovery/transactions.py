@@ -69,7 +69,7 @@ class HostVerdict(TypedDict):
 def judged(job: JobRecords, run: int, reason: str, *, refused: bool) -> HostVerdict:
     """Return the fields of the exit of a driver that was refused, or whose place lacks something.
 
-    :param reason: Why, for people.
+    :param reason: Reason, for users.
     :param refused: Whether the job itself was refused.
     """
     final = refused or not has_worked(job, run)
@@ -159,7 +159,7 @@ def note_not_launched(
     """Write the exit of a submission that never had a driver.
 
     :param outage: Whether an outage prevented its start: then it does not count as an attempt.
-    :param unfit: Whether the place prevented its start (:mod:`~airflow_provider_ha.jobs.recovery.transactions`).
+    :param unfit: Whether the place prevented its start.
     """
     reason = public(reason)
     record = SubmissionExit(code=NOT_LAUNCHED, reason=reason, outage=outage, at=job.clock.now())
