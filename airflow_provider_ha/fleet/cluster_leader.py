@@ -1,14 +1,13 @@
-"""The leader of a cluster: the one process that recovers its jobs.
+"""The leader of a cluster: the process that recovers its jobs.
 
-On grant it recovers every job that must be recovered and none other; as long as it leads it goes on watching; on revoke
-it stops acting at once. It is also the door for submissions: a process that does not lead refuses them and names the
-one that does.
+On grant it recovers every job that needs recovery and no other. While it leads it keeps watching. On revoke it stops
+acting immediately. It also accepts submissions: a process that does not lead refuses them and names the leader.
 
-Exactly one recovers. The lock keeps two of these apart, its epoch fences one that was deposed, and a lost epoch is
-claimed once (contract 9), also against an Airflow task that follows the job by itself.
+Exactly one process recovers. The lock keeps two leaders apart, its epoch fences a deposed leader, and a lost epoch is
+claimed once (contract 9), also against an Airflow task that follows the job.
 
-One process, one leadership (contract 8): one that lost it exits, a fresh one contends. One whose inspection of a job
-hangs gives it up.
+One process has one leadership (contract 8): after a loss it exits, and a fresh process contends. A process whose read
+of a job hangs gives up the leadership.
 """
 
 from __future__ import annotations
@@ -58,18 +57,18 @@ from airflow_provider_ha.storage import keys
 
 log = logging.getLogger(__name__)
 
-_FEW = 5  # jobs; fewer are looked at without a survey
-_LOOK_SECONDS = 900.0  # between two looks at a job of which a survey says that it needs none
-HUNG = 2  # exit code: as the command's for a leadership that was lost
+_FEW = 5  # jobs; fewer are read without a survey
+_LOOK_SECONDS = 900.0  # between two full reads of a job that needs none according to surveys
+HUNG = 2  # exit code, as the command's for a lost leadership
 _WATCH_SECONDS = 0.5
 _TELL_SECONDS = 15.0
-_GIVING_UP_SECONDS = 2.0  # without it the lock is free after a session timeout
-_WORKERS = 8  # a launch may wait for an answer; the other jobs must not wait with it
+_GIVING_UP_SECONDS = 2.0  # for the release of the lock, which is otherwise free after a session timeout
+_WORKERS = 8  # a launch may wait for a response; other jobs must not wait with it
 Report = Callable[[ReconcileResult], None]
 
 
 class ClusterLeader:
-    """Contends for the cluster, and recovers its jobs while it leads.
+    """Contends for the leadership of a cluster, and recovers its jobs while it leads.
 
     .. code-block:: python
 
@@ -78,10 +77,10 @@ class ClusterLeader:
             leader.watch(stop)
 
     :param client: The cluster. Its session holds the lock, so it must not be shared with another leader.
-    :param by: Name of this leader, for people.
-    :param address: Where this process can be found; host and process id when left out.
-    :param patience: How long a loss may last before it is acted on.
-    :param waiting: What an earlier leader waited for; see :attr:`waiting`.
+    :param by: Name of this leader, for users.
+    :param address: Address of this process; host and process id by default.
+    :param patience: Time limits before an act.
+    :param waiting: Open waits of an earlier leader; see :attr:`waiting`.
     """
 
     def __init__(
@@ -106,19 +105,19 @@ class ClusterLeader:
 
     @property
     def leads(self) -> bool:
-        """Whether this process leads the cluster now."""
+        """``True`` if this process leads the cluster now."""
         return self._leadership is not None and self._leadership.lease_left() > 0
 
     @property
     def waiting(self) -> dict[str, JobWait]:
-        """What the jobs wait for: a debounce, or the delay of their restart strategy. Empty before the grant."""
+        """Open waits of the jobs: a debounce, or the delay of their restart strategy. Empty before the grant."""
         return {} if self._attendant is None else self._attendant.waiting
 
     @property
     def leadership(self) -> Leadership:
-        """The leadership, for writes of the cluster's own.
+        """The leadership, for writes about the cluster.
 
-        :raises LeadershipUnavailableError: This process does not lead; names the one that does.
+        :raises LeadershipUnavailableError: This process does not lead; the message names the leader.
         """
         if self._leadership is None or not self.leads:
             raise not_leading(self._client.coordinator, self._client.paths)
@@ -133,9 +132,9 @@ class ClusterLeader:
         """Wait until the cluster has no leader, then lead it.
 
         :param timeout: Seconds to wait; ``None`` waits without limit; 0 tries once.
-        :param stop: Calls the wait off.
-        :raises LeadershipUnavailableError: Another process leads; names its address.
-        :raises LeadershipLostError: This one has led before: what it remembers of that time may be wrong by now.
+        :param stop: Event that ends the wait.
+        :raises LeadershipUnavailableError: Another process leads; the message has its address.
+        :raises LeadershipLostError: This process has led before, and its knowledge from that time may be outdated.
         :raises NotConnectedError: ZooKeeper does not answer within *timeout*.
         """
         if self._leadership is not None:
@@ -163,13 +162,14 @@ class ClusterLeader:
     def submit(self, request: JobSpec) -> SubmittedRun:
         """Submit a job, as the cluster's leader.
 
-        :raises LeadershipUnavailableError: This process does not lead; names the one that does. Nothing was changed.
+        :raises LeadershipUnavailableError: This process does not lead; the message names the leader. Raised before any
+            change.
         :raises JobStateError: The job has a live run of another request.
         """
         return JobClient(self._client.context(request.job_id, cluster=self.leadership)).submit(request)
 
     def attend(self, job_id: str) -> ReconcileResult:
-        """Reconcile one job: read it and do what is due.
+        """Reconcile a job: read it and carry out the due act.
 
         :raises LeadershipError: This process does not lead.
         """
@@ -178,9 +178,9 @@ class ClusterLeader:
         return self._attendant.attend(job_id)
 
     def settle(self, seconds: float, report: Report | None = None) -> list[ReconcileResult]:
-        """Reconcile every job until none waits for anything, at most for *seconds*; returns the last outcome of each.
+        """Reconcile all jobs until none waits, for at most *seconds*; return the last outcome per job.
 
-        :raises LeadershipError: This process does not lead any more.
+        :raises LeadershipError: This process no longer leads.
         :raises NotConnectedError: The jobs could not be listed.
         """
         clock, last = self._client.clock, dict[str, ReconcileResult]()
@@ -208,9 +208,9 @@ class ClusterLeader:
         return [last[name] for name in sorted(last)]
 
     def collect_blobs(self) -> None:
-        """Remove the blobs that nothing names, when that was not done in the last 24 hours.
+        """Remove unreferenced blobs, unless that was done in the last 24 hours.
 
-        For a leader that does not stay; :meth:`watch` does it by itself. Problems are logged, a lost leadership too.
+        For a short-lived leader; :meth:`watch` includes it. Errors are logged, including a lost leadership.
         """
         if self._leadership is not None and self._attendant is not None:
             with self._attendant.acting("the collection of blobs"):
@@ -219,10 +219,10 @@ class ClusterLeader:
     def watch(self, stop: threading.Event, report: Report | None = None) -> None:
         """Reconcile the jobs as they change, until *stop* is set.
 
-        :raises LeadershipLostError: This process does not lead any more, and has to exit.
+        :raises LeadershipLostError: This process no longer leads, and has to exit.
         """
         blobs = BlobCollection(self._client, self.leadership)
-        for job_id in self._unknown():  # once: it costs a listing
+        for job_id in self._unknown():  # only once, because it lists the storage
             attended = self.attend(job_id)
             if report is not None:
                 report(attended)
@@ -237,7 +237,7 @@ class ClusterLeader:
                 self._agenda.changed.wait(self._agenda.pause(self._client.config.timings.heartbeat_interval))
 
     def close(self) -> None:
-        """Give the cluster up at once. Idempotent.
+        """Give up the leadership immediately. Idempotent.
 
         :raises NotConnectedError, OutcomeUnknownError: The lock may stay until the session ends.
         """
@@ -272,9 +272,9 @@ class ClusterLeader:
         self._agenda.changed.set()
 
     def _watch_inspections(self, leadership: Leadership, attendant: Reconciler) -> None:
-        """Give the cluster up when an inspection or an act hangs: another host may have what this one does not reach.
+        """Give up the leadership if a read or an act hangs: another host may still reach the data.
 
-        The thread that hangs cannot be ended, and Python waits for it: so the process exits at once.
+        A hanging thread cannot be ended, and Python waits for it at exit, so the process exits hard.
         """
         told, due, clock = None, 0.0, self._client.clock
         while leadership.lease_left() > 0:
@@ -308,7 +308,7 @@ class ClusterLeader:
             log.warning("the jobs cannot be listed now: %s", error)
 
     def _unknown(self) -> list[str]:
-        """Return the jobs that storage knows and ZooKeeper does not: no process would ever recover them."""
+        """Return the jobs known to storage only, which otherwise would not be noticed."""
         client = self._client
         if self._attendant is None:
             return []
@@ -323,9 +323,9 @@ class ClusterLeader:
             return []
 
     def _worth_a_look(self, names: list[str], report: Report | None) -> list[str]:
-        """Return the jobs that have to be looked at; the others are done until the backstop."""
+        """Return the jobs that need a full read; the others are done until the backstop."""
         if len(names) < _FEW:
-            return names  # a look alone is sooner over than a survey before it
+            return names  # a few full reads are faster than an additional survey
         try:
             seen = list(survey(self._client.coordinator, self._client.paths, names, watch=self._touch))
         except CoordinationError as error:
@@ -344,7 +344,7 @@ class ClusterLeader:
         if seen.needs_a_look:
             return True
         now = self._client.clock.lease_time()
-        if seen.is_led:  # none at first, and then not all in one moment
+        if seen.is_led:  # not at the start, and then spread over time
             self._looked.setdefault(seen.job_id, now - random.uniform(0.0, _LOOK_SECONDS))  # noqa: S311  # not a secret
         return now - self._looked.get(seen.job_id, float("-inf")) >= _LOOK_SECONDS
 
@@ -363,13 +363,13 @@ class ClusterLeader:
                 report(attended)
         except CoordinationError as error:
             log.warning("job %s is read again: %s", job_id, error)
-        except Exception:  # top of a pool's thread: no caller would see it
+        except Exception:  # top of a pool's thread, without a caller to raise to
             log.exception("job %s could not be reconciled", job_id)
         finally:
             self._agenda.done(job_id, again)
 
     def _arm(self, job_id: str) -> None:
-        """Watch first, look second: so no change falls in between."""
+        """Set the watches before the read, so that every change is noticed."""
         touched, paths = DueWatch(self._agenda, job_id), self._client.paths.job(job_id)
         self._client.coordinator.find(paths.leader, watch=touched)
         self._client.coordinator.find(self._client.paths.quarantined(job_id), watch=touched)

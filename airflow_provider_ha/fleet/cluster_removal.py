@@ -1,11 +1,10 @@
-"""Removal in a cluster: the blobs without a reference, and all data at the end of the cluster's life.
+"""Removal in a cluster: unreferenced blobs, and all data at the end of the cluster's life.
 
-Refused while a job has a leader, while a run has no result (a lost driver is no end, contract 5) and while a reader
-holds a lease. What stays: epochs, as tombstones, so that no process that slept through this can come back under an
-epoch that is given out again; and what users own: savepoints, their pointers and manifests, and what those name.
-
-A pointer that could not be removed stops everything before the first blob. Repeatable. Submit nothing to the
-cluster in that time; an object that is written or renewed after the beginning stays all the same.
+An erasure is refused while a job has a leader, while a run has no result (a lost driver is no end, contract 5) and
+while a reader holds a lease. Epochs stay as tombstones, so that a process that slept through the erasure cannot return
+under an epoch that is issued again. Data of users stays: savepoints, their pointers and manifests, and the blobs that
+they name. A failed removal of a pointer stops the erasure before the first blob. It is repeatable. Submissions to the
+cluster should stop for that time; objects written or renewed after its start are kept.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.object_store import ObjectStore
 
 
-LOOK_SECONDS = 3600.0  # between two looks whether it is due; a leader of minutes looks once, at its end
+LOOK_SECONDS = 3600.0  # between two collections; a short-lived leader collects once, at its end
 
 
 class BlobCollection:
-    """The collections of one leader of the cluster. For one thread."""
+    """The collections of unreferenced blobs by a leader of the cluster. For one thread."""
 
     def __init__(self, client: HaClient, leadership: Leadership) -> None:
         self._clock = client.clock
@@ -57,7 +56,7 @@ class BlobCollection:
         self._thread: threading.Thread | None = None
 
     def turn(self) -> None:
-        """Begin a collection beside everything else when it is time; it ends with the process."""
+        """Start a collection in its own thread if it is due; it ends with the process."""
         now = self._clock.lease_time()
         if now < self._due or (self._thread is not None and self._thread.is_alive()):
             return
@@ -73,12 +72,12 @@ def cluster_collection(client: HaClient, leadership: Leadership) -> OrphanCollec
 log = logging.getLogger(__name__)
 
 _NAMED = 5  # jobs in an error
-_STEP_SECONDS = 10.0  # no store that we know counts in longer steps than S3, which counts in seconds
+_STEP_SECONDS = 10.0  # longer than the resolution of all known stores; the coarsest is S3 with seconds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _UserData:
-    """What users own.
+    """Data that users own.
 
     :param blobs: Keys of the blobs that savepoints name.
     :param prefixes: Prefixes of keys that stay.
@@ -93,13 +92,13 @@ class _UserData:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """What an erase removes, or would.
+    """A planned or completed erasure.
 
     :param cluster: Id of the cluster.
-    :param jobs: Jobs that go, those that are half removed included.
-    :param runs: How many runs they have.
-    :param checkpoints: How many checkpoints are retained.
-    :param savepoints: Savepoints that stay, as ``job/id``: they are their users'.
+    :param jobs: Jobs to remove, including partly removed ones.
+    :param runs: Number of their runs.
+    :param checkpoints: Number of their retained checkpoints.
+    :param savepoints: Savepoints that stay, as ``job/id``, because users own them.
     """
 
     cluster: str
@@ -111,7 +110,7 @@ class Erasure:
 
 
 def plan_erase(client: HaClient) -> Erasure:
-    """Return what :func:`erase` would remove. Changes nothing.
+    """Return the erasure that :func:`erase_cluster` would make. Changes nothing.
 
     :raises JobStateError, RecordCorruptError, CheckpointError: As :func:`erase`.
     """
@@ -133,11 +132,11 @@ def plan_erase(client: HaClient) -> Erasure:
 
 
 def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
-    """Remove the HA data of all jobs, each job gone for every reader in one transaction. Repeatable after a kill.
+    """Remove the HA data of all jobs, each job in one transaction for all readers. Repeatable after a kill.
 
-    :param by: Caller, as recorded for people.
-    :raises HaError: As :func:`erase`, and as ``administration.delete.delete_job``; nothing was removed before the first
-        job is gone.
+    :param by: The caller, recorded for users.
+    :raises HaError: As :func:`erase`, and as ``jobs.removal.job_deletion.delete_job``. An error before the first job
+        leaves the cluster unchanged.
     """
     living, gone = _all_over(client)
     _owned_by_users(client, [*living, *gone])
@@ -148,13 +147,14 @@ def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
 
 
 def erase(client: HaClient, leadership: Leadership) -> None:
-    """Remove the HA data of all jobs of the cluster, except what users own.
+    """Remove the HA data of all jobs of the cluster, except the data of users.
 
-    :param leadership: Of the cluster: it excludes every process that recovers jobs.
-    :raises JobStateError: A job is led, has a live run or a reader; nothing was removed.
-    :raises RecordCorruptError, CheckpointError: What a savepoint needs is not known; nothing was removed.
-    :raises CoordinationError: A pointer could not be removed; no blob was.
-    :raises StorageError: A blob could not be removed; its pointer is gone.
+    :param leadership: Leadership of the cluster, which excludes all recovering processes.
+    :raises JobStateError: A job has a leader, a live run or a reader. Raised before any removal.
+    :raises RecordCorruptError, CheckpointError: The files that a savepoint needs are unknown. Raised before any
+        removal.
+    :raises CoordinationError: A pointer could not be removed. Raised before the first blob.
+    :raises StorageError: A blob could not be removed; its pointer is removed.
     """
     jobs, gone = _all_over(client)
     for job in gone:
@@ -169,10 +169,10 @@ def erase(client: HaClient, leadership: Leadership) -> None:
 
 
 def _all_over(client: HaClient) -> tuple[list[JobContext], list[JobContext]]:
-    """Return the jobs of the cluster, and those that were deleted, or half deleted.
+    """Return the live jobs of the cluster, and the deleted or partly deleted ones.
 
-    :raises JobStateError: A job lives or is read, or there are files of a job that ZooKeeper does not know.
-    :raises StorageUnavailableError: The work root is not there.
+    :raises JobStateError: A job is live or has a reader, or storage has files of a job unknown to ZooKeeper.
+    :raises StorageUnavailableError: The work root is missing.
     """
     _require_known(client)
     living = [client.context(job_id) for job_id in client.list_jobs()]
@@ -182,9 +182,9 @@ def _all_over(client: HaClient) -> tuple[list[JobContext], list[JobContext]]:
 
 
 def _require_known(client: HaClient) -> None:
-    """Refuse to erase what this ZooKeeper does not know: it may be another one, or have lost its data.
+    """Refuse to erase data unknown to this ZooKeeper, which may be another one, or have lost its data.
 
-    A job that was deleted or erased keeps its node, so each job that ever was is known.
+    A deleted or erased job keeps its node, so every job that ever existed is known.
     """
     known = set(client.coordinator.children(client.paths.base))
     if known - RESERVED_JOB_IDS:
@@ -209,7 +209,7 @@ def _is_half_deleted(job: JobContext) -> bool:
 
 
 def _erase_pointers(job: JobContext) -> None:
-    """Remove what the job has in ZooKeeper, as its leader, but the lock itself and what users own."""
+    """Remove the job's nodes in ZooKeeper, as its leader, except the lock itself and the data of users."""
     numbers = job.runs.numbers()
     with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
         _require_no_live_run(job)
@@ -240,7 +240,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _UserData:
                 next_step=f"Mount what holds it, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
             )
         if directories or names:
-            # The payloads hold the boundaries of later batches: without them a restore could not repeat these exactly.
+            # The payloads hold the boundaries of later batches, which a restore needs to repeat those exactly.
             prefixes += [f"{job.keys.base}/savepoints/", job.keys.payloads, job.keys.archives]
         for directory in directories:
             blobs |= _named_by(job, parse_manifest(directory, manifest_bytes(directory)).graph)
@@ -253,10 +253,10 @@ def _named_by(job: JobContext, digest: str) -> set[str]:
 
 
 def _beginning(store: ObjectStore) -> datetime:
-    """Return a moment of the store's own time: what was written so far is older, what is written from now on is not.
+    """Return a moment in the store's own time: earlier writes are older, later writes are not.
 
-    Stores count in steps (S3 in seconds, file systems in clock ticks), so this waits for the next one. If the store's
-    clock stands still, what was written in its last step stays for ``spark-ha storage orphans``.
+    Stores count in steps (S3 in seconds, file systems in clock ticks), so this waits for the next step. If the store's
+    clock does not advance, objects written in its last step stay for ``spark-ha storage orphans``.
     """
     probe = f"erase-{new_id()}"
     first = _written(store, probe)
@@ -285,10 +285,10 @@ def _erase_files(client: HaClient, kept: _UserData, before: datetime) -> None:
         try:
             job = keys.JobKeys(job_id)
         except ConfigurationError:
-            continue  # a directory that this package has not made
+            continue  # a directory of another program
         for prefix in (job.live, job.pins):
             client.area.remove(prefix.removesuffix("/"))
-        if files is not None:  # in a store a directory that is removed waits for the collector of a driver
+        if files is not None:  # in a store, a removed directory waits for the collector of a driver
             for working in [*files.list(job.live), *files.prepared(job.live)]:
                 files.delete(working.key)
         remove_tree(client.config.home_path / job.submissions)

@@ -1,7 +1,7 @@
 """Many jobs together: states and owners, to filter and sort, and details for a page. Read-only.
 
-A state takes eight reads in two round trips (:func:`~airflow_provider_ha.jobs.observe.run_steps`). A job that was
-started again, and whose driver has not led for long since, takes a third one, of its newest attempts.
+A state takes eight reads in two round trips (:func:`~airflow_provider_ha.jobs.observe.run_steps`). A restarted job
+whose driver has not led for long takes a third round trip, for its newest attempts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 from airflow_provider_ha.records import Record
 
 
-_AT_ONCE = 250  # jobs in one round trip: their answers fit the time of a heartbeat
+_AT_ONCE = 250  # jobs per round trip: the responses arrive within a heartbeat
 
 
 def read_owners(coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]) -> dict[str, str | None]:
-    """Return job -> its owner; ``None`` for a job without one, and for one whose newest run cannot be read.
+    """Return job -> its owner; ``None`` for a job without an owner, or with an unreadable newest run.
 
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     found: list[str | None] = []
     for start in range(0, len(job_ids), _AT_ONCE):
@@ -59,18 +59,18 @@ def _owner_steps(paths: JobPaths) -> Steps[str | None]:
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=Record)
 
-_ATTEMPTS = 10  # of a run in a crash loop that are read
+_ATTEMPTS = 10  # read per run in a crash loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """One job as a list shows it.
+    """A job as a list shows it.
 
-    :param snapshot: The job; ``None`` when it cannot be read.
+    :param snapshot: The job; ``None`` if it cannot be read.
     :param checkpoint: Its newest retained checkpoint; ``None`` without one.
-    :param quarantine: Why it is in quarantine; empty when it is not.
-    :param restarts: Submissions after the first of their run, since the moment that was asked for.
-    :param error: Why it cannot be read.
+    :param quarantine: Reason of its quarantine; empty without one.
+    :param restarts: Number of resubmissions since the requested moment.
+    :param error: Error of reading the job.
     """
 
     job_id: str
@@ -84,10 +84,10 @@ class JobDetail:
 def read_states(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], *, now: datetime
 ) -> list[JobStatus[RunDepth]]:
-    """Return the state of every job, in the order of *job_ids*.
+    """Return the jobs' states, in the order of *job_ids*.
 
-    :param now: Shows how long a driver has led.
-    :raises NotConnectedError: It could not be found out.
+    :param now: Current time, for the duration of leaderships.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     kept_apart = set(coordinator.children(cluster.quarantine))
     found: list[JobStatus[RunDepth]] = []
@@ -107,8 +107,8 @@ def read_details(
 ) -> list[JobDetail]:
     """Return jobs as a list shows them, in the order of *job_ids*.
 
-    :param since: From when on restarts count; without it none is counted.
-    :raises NotConnectedError: It could not be found out.
+    :param since: Moment from which restarts count; without it, they are not counted.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     found: list[JobDetail] = []
     for some in _pieces(job_ids):
@@ -129,9 +129,9 @@ def read_details(
 def checkpoint_times(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str]
 ) -> dict[str, datetime | None]:
-    """Return when the newest retained checkpoint of each job was taken; ``None`` for none, or an unreadable one.
+    """Return job -> creation time of its newest retained checkpoint; ``None`` if missing or unreadable.
 
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     return _each(coordinator, cluster, job_ids, _checkpoint_time)
 
@@ -139,9 +139,9 @@ def checkpoint_times(
 def restarts_since(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Sequence[str], since: datetime
 ) -> dict[str, int]:
-    """Return how many submissions after the first of their run each job has had since a moment, as a detail has it.
+    """Return job -> number of resubmissions since a moment, as in :attr:`JobDetail.restarts`.
 
-    :raises NotConnectedError: It could not be found out.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     return _each(coordinator, cluster, job_ids, lambda paths: restart_steps(paths, since))
 
@@ -170,12 +170,12 @@ def _checkpoint_time(paths: JobPaths) -> Steps[datetime | None]:
 
 
 def restart_steps(paths: JobPaths, since: datetime, newest: RunView | None = None) -> Steps[int]:
-    """Count the submissions after the first of their run since a moment, over the runs of that time.
+    """Count the resubmissions since a moment, over the runs since then.
 
-    A run begins when the one before it is over. So what is before one that began before *since* is older, too, and a
-    job whose newest run did needs no read: that is most jobs.
+    A run begins after the end of the previous one. So runs before a run that began earlier than *since* are irrelevant,
+    and a job whose newest run began earlier needs no read: most jobs.
 
-    :param newest: Its newest run, when it has been read already.
+    :param newest: The newest run, if already read.
     """
     count = _again((each.submission for each in newest.submissions), since) if newest is not None else 0
     if newest is not None and newest.run.created_at < since:
@@ -206,11 +206,11 @@ def _readable(node: Node | None, record: type[RecordT]) -> RecordT | None:
     try:
         return decode(node, record)
     except RecordCorruptError:
-        return None  # its job is shown with the error
+        return None  # the job is shown with the error
 
 
 def listed_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> Steps[JobStatus[RunDepth]]:
-    """Read the state of one job, and whether its newest attempts have failed in a row."""
+    """Read the state of a job, and whether its newest attempts have all failed."""
     job = yield from run_steps(paths, quarantined)
     newest, leader = job.newest, job.leader
     if newest is None or newest.result is not None:
@@ -223,13 +223,13 @@ def listed_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> S
 def loop_steps(
     paths: JobPaths, run: int, attempt: int, now: datetime, *, led_since: datetime | None, lost: bool = False
 ) -> Steps[LastFailure | None]:
-    """Return the last failure of a live run whose newest attempts have failed in a row; ``None`` for any other run.
+    """Return the last failure of a live run whose newest attempts have all failed; ``None`` for any other run.
 
-    No read is made for a first run that was never started again, nor for one whose driver has led for long: most jobs.
+    Most jobs need no read: a first run without restarts, or a driver that has led for long.
 
-    :param attempt: The newest one of the run; 0 when it is not known.
-    :param led_since: Since when it leads; ``None`` when it does not.
-    :param lost: Whether it has ended.
+    :param attempt: Newest attempt of the run; 0 if unknown.
+    :param led_since: Start of its leadership; ``None`` without one.
+    :param lost: Whether the attempt has ended.
     """
     options = HaOptions()
     if (run == 1 and attempt + lost <= LOOPS_FROM) or (

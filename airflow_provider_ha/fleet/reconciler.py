@@ -1,13 +1,13 @@
-"""Reconciliation of one job by the leader of the cluster: observe, decide, wait, act.
+"""Reconciliation of a job by the leader of the cluster: observe, decide, wait, act.
 
 Invariants:
 
-- Only what has lasted is acted on. A loss without a proof of death is debounced, and the delay of the job's restart
-  strategy counts from the moment it was first seen. A change in that time (another attempt, another epoch, the
-  proof) begins a new wait. A driver that is proven dead stays so: nothing is debounced then.
-- A process that no longer leads the cluster does nothing. The leadership is checked before every act, and each act that
-  makes something is fenced by the cluster's epoch or by the job's own lock.
-- What goes wrong with one job is that job's outcome. Only the loss of the leadership itself is raised.
+- Only lasting conditions cause an act. A loss without a proof of death is debounced, and the delay of the job's restart
+  strategy counts from its first observation. A change in that time (another attempt, another epoch, the proof) begins a
+  new wait. A proof of death is final, so a proven loss is not debounced.
+- A process that no longer leads the cluster does nothing. It checks its leadership before every act, and each act that
+  creates nodes is fenced by the cluster's epoch or by the job's own lock.
+- An error about a job becomes the job's outcome. Only the loss of the leadership itself is raised.
 """
 
 from __future__ import annotations
@@ -75,17 +75,16 @@ class ReconcileOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileTimings:
-    """How long things may last before they are acted on. Seconds.
+    """Time limits before an act, in seconds.
 
-    :param debounce: How long a loss has to last when no supervisor has proven that all processes are dead.
-    :param proof: Longest pause between two looks at a loss while it is debounced: the proof is some 10 ms behind.
-    :param launch_timeout: How long a submission may take until the engine has it: its submitter may have died.
-    :param start_timeout: How long a submission that the engine has may take until it leads; as its job says by default.
-    :param poll: Longest pause between two looks at a job that waits for something, and after a failure.
-    :param backstop: Pause between two looks at a job that is in order; its watches wake us earlier.
-    :param inspection: How long one look at a job may take: a file system that hangs answers nothing, not even an error.
-    :param act: How long what is due may take: a launch, or the clean-up of many files, which the next leader goes on
-        with.
+    :param debounce: Minimum duration of a loss without a proof that all processes are dead.
+    :param proof: Longest pause between two reads of a loss while it is debounced; the proof follows after some 10 ms.
+    :param launch_timeout: Limit for a submission until the engine has it, because its submitter may have died.
+    :param start_timeout: Limit for a launched submission until it leads; by default the job's option.
+    :param poll: Longest pause between two reads of a waiting job, and after a failure.
+    :param backstop: Pause between two reads of a job without open actions; its watches trigger earlier reads.
+    :param inspection: Limit for reading a job: a hanging file system returns neither a result nor an error.
+    :param act: Limit for an act: a launch, or the cleanup of many files, which the next leader continues.
     """
 
     debounce: float = 1.0
@@ -100,10 +99,10 @@ class ReconcileTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileResult:
-    """One job, and what was done about it.
+    """A job, and the act on it.
 
-    :param detail: For people.
-    :param again: Seconds until it is worth another look; ``None`` when it is not waiting for anything.
+    :param detail: Description for users.
+    :param again: Seconds until the next read is useful; ``None`` if the job waits for nothing.
     """
 
     job_id: str
@@ -114,10 +113,10 @@ class ReconcileResult:
 
 @dataclass(frozen=True, slots=True)
 class JobWait:
-    """What a job waits for. Plain values: a reconciler that goes on later, in another process, takes them along.
+    """The wait of a job, as plain values that a later reconciler in another process can continue.
 
-    :param what: Action, run, attempt, epoch and state, as one text. Another one begins another wait.
-    :param left: Seconds until it is acted on.
+    :param what: Action, run, attempt, epoch and state, as text. A different text begins a new wait.
+    :param left: Seconds until the act.
     """
 
     what: str
@@ -126,7 +125,7 @@ class JobWait:
 
 @dataclass(frozen=True, slots=True)
 class _OpenWait:
-    """What is waited for, until when it is left as it is, and since when it is wanted."""
+    """An open wait: its subject, its due time and its start."""
 
     what: str
     due: float
@@ -134,14 +133,14 @@ class _OpenWait:
 
 
 class Reconciler:
-    """Reconciles the jobs of one cluster under one leadership. Safe in several threads, one job in one at a time.
+    """Reconciles the jobs of a cluster under one leadership. Safe in several threads, with one thread per job.
 
     :param client: The cluster; its session is the leadership's.
-    :param leadership: Of the cluster.
-    :param by: Name of the leader, for people.
-    :param patience: How long things may last.
-    :param waiting: What an earlier reconciler waited for, by job; see :attr:`waiting`.
-    :ivar inspected_at: When the last inspection of a job was answered.
+    :param leadership: Leadership of the cluster.
+    :param by: Name of the leader, for users.
+    :param patience: Time limits.
+    :param waiting: Open waits of an earlier reconciler, by job; see :attr:`waiting`.
+    :ivar inspected_at: Time of the last successful read of a job.
     """
 
     def __init__(
@@ -164,26 +163,26 @@ class Reconciler:
 
     @property
     def waiting(self) -> dict[str, JobWait]:
-        """What the jobs wait for now."""
+        """Open waits of the jobs."""
         now = self._client.clock.lease_time()
         return {name: JobWait(each.what, max(0.0, each.due - now)) for name, each in self._sightings.items()}
 
     def overdue(self) -> tuple[str, float] | None:
-        """Return what takes too long, and for how many seconds it goes on; ``None`` when nothing does."""
+        """Return an overdue read or act and its duration in seconds; ``None`` if all are within their limits."""
         now = self._client.clock.lease_time()
         lasting = ((what, now - begun, limit) for what, (begun, limit) in list(self._begun.items()))
         return next(((what, lasts) for what, lasts, limit in lasting if lasts > limit), None)
 
     @contextmanager
     def inspecting(self, what: str) -> Iterator[None]:
-        """Have a read in the block counted as hanging when it takes longer than an inspection may."""
+        """Count a read in the block as hanging if it exceeds the limit for reads."""
         with self._limited(f"inspecting {what}", self._patience.inspection):
             yield
         self.inspected_at = self._client.clock.now()
 
     @contextmanager
     def acting(self, what: str) -> Iterator[None]:
-        """Have an act in the block counted as hanging when it takes longer than an act may."""
+        """Count an act in the block as hanging if it exceeds the limit for acts."""
         with self._limited(what, self._patience.act):
             yield
 
@@ -196,10 +195,10 @@ class Reconciler:
             self._begun.pop(what, None)
 
     def attend(self, job_id: str) -> ReconcileResult:
-        """Read a job and do what is due.
+        """Read a job and carry out the due act.
 
-        :raises LeadershipLostError: This process does not lead the cluster any more; nothing was done.
-        :raises FencedError: As above, and another process may lead it already.
+        :raises LeadershipLostError: This process no longer leads the cluster; the job is unchanged.
+        :raises FencedError: As above, and another process may lead the cluster already.
         """
         self._require_leadership()
         try:
@@ -207,7 +206,7 @@ class Reconciler:
         except LeadershipError:
             self._require_leadership()  # the job's own lock is not the cluster's
             return self._later(job_id, "another process leads the job now")
-        except (HaError, OSError) as error:  # a directory that cannot be removed is this job's trouble alone
+        except (HaError, OSError) as error:  # an unremovable directory affects only this job
             log.warning("job %s could not be reconciled: %s", job_id, error)
             return self._later(job_id, str(error))
 
@@ -253,7 +252,7 @@ class Reconciler:
         return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
 
     def _with_past(self, sight: JobObservation, judgement: JobDecision) -> JobDecision:
-        """Return CLEAN_UP in place of LEAVE for a job that is over, without a leader, and knows runs that can go."""
+        """Return CLEAN_UP instead of LEAVE for an ended job without a leader that has removable runs."""
         run = sight.snapshot.run if sight.snapshot is not None else None
         over = run is not None and run.result is not None and not sight.led
         if judgement.action is not ReconcileAction.LEAVE or not over or sight.quarantined is not None:
@@ -263,7 +262,7 @@ class Reconciler:
         return judgement
 
     def _left(self, sight: JobObservation, action: ReconcileAction) -> float:
-        """Return the seconds until *action* is due; remembers since when it is wanted."""
+        """Return the seconds until *action* is due; records the start of the wait."""
         now = self._client.clock.lease_time()
         what = " ".join(map(str, (action.value, *_facts(sight))))
         sighting = self._sightings.get(sight.job_id)
@@ -324,7 +323,7 @@ class Reconciler:
         return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.CLEANED_UP, detail=reason)
 
     def _release(self, quarantine: Node, reason: str) -> None:
-        """End a quarantine that this look has found to be over; one that a person ends at this moment is over, too."""
+        """End a quarantine whose reason no longer holds; a user may end it at the same moment."""
         log.info("%s is removed: %s", quarantine.path, reason)
         with suppress(NodeMissingError):
             self._leadership.commit(Delete(quarantine.path, quarantine.version))
@@ -356,17 +355,17 @@ class Reconciler:
 
 
 def _lost_log(job: JobContext, run: SubmittedRun) -> str:
-    """Return where the log of the driver lies that *run* takes the place of."""
+    """Return the location of the log of the driver that *run* replaces."""
     try:
         views = [view for view in job.runs.get(run.run).submissions if view.submission.attempt < run.attempt]
     except HaError:
-        return ""  # the job is recovered all the same
+        return ""  # the job is recovered anyway
     place = log_place(job.job_id, run.run, views[-1]) if views else None
     return f"; the log of the lost driver: {place}" if place else ""
 
 
 def _facts(sight: JobObservation) -> tuple[object, ...]:
-    """Return what has to stay the same for a wait to go on."""
+    """Return the facts whose change begins a new wait."""
     snapshot = sight.snapshot
     if snapshot is None or snapshot.run is None:
         return (sight.broken,)
@@ -382,11 +381,11 @@ def _proven_dead(sight: JobObservation) -> bool:
 
 
 def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = None) -> ReconcileResult:
-    """Recover one job that a person names: at once, without the delay of its restart strategy or the cluster's lock.
+    """Recover a job on a user's request: immediately, without the restart strategy's delay or the cluster's lock.
 
-    :param by: Caller, as recorded for people.
-    :param seen: Newest run of the job when this was decided; ``None`` for whichever is the newest.
-    :raises JobStateError: It is in quarantine, has nothing to recover, or its newest run is not the one that was seen.
+    :param by: The caller, recorded for users.
+    :param seen: Newest run of the job when the user decided; ``None`` accepts any newest run.
+    :raises JobStateError: The job is in quarantine, needs no recovery, or its newest run is not *seen*.
     """
     if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
         raise JobStateError(
@@ -396,7 +395,7 @@ def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = No
     job = client.job(job_id, acting=CallerIdentity(run=seen))
     snapshot = job.snapshot()
     leader = snapshot.leader
-    if snapshot.run is not None:  # also of one that is led: the person has not seen it
+    if snapshot.run is not None:  # also for a led run: the user has not seen it
         refuse_other_run("recovery", job_id, seen=seen, newest=snapshot.run.run.number)
     if leader is not None:
         detail = f"led by {leader.host}, epoch {leader.epoch}"

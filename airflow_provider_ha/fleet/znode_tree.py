@@ -1,7 +1,7 @@
-"""The znodes of a cluster or a job, decoded: to read, and as an export.
+"""The znodes of a cluster or a job, decoded, for display and export.
 
-Invariant: nothing is printed that could be a secret. Records hold none (applications and their conf lie in storage, and
-only digests of them here); of data that is not one of our records only the size and the digest are shown.
+Invariant: output never includes a secret. Records hold none: applications and their conf are in storage, and ZooKeeper
+has only their digests. For data that is not a record of this package, only size and digest are shown.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from airflow_provider_ha.jobs.runs import watchers
 from airflow_provider_ha.records import Record
 
 
-_PLAIN = frozenset({"epoch", "heartbeat", "checkpoint_id_counter"})  # a word, a time, a number: written as text
+_PLAIN = frozenset({"epoch", "heartbeat", "checkpoint_id_counter"})  # a word, a time, a number: stored as text
 _LONGEST_TEXT = 64
-_DIGEST = 12  # digits that identify a digest in one line
+_DIGEST = 12  # digits of a digest in a one-line summary
 
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One znode.
+    """A znode.
 
-    :param version: How often it was set; of an ``epoch`` node this is the epoch.
-    :param modified_zxid: ZooKeeper transaction that set it last.
-    :param ephemeral_owner: Session that it belongs to; 0 for a persistent one.
-    :param kind: Kind of its record; empty when it holds none.
-    :param record: The record's fields; ``None`` when it holds none.
-    :param text: What a node without a record holds: a number, a time; ``None`` when that is not shown.
-    :param undecodable: Why it could not be decoded; empty when it could.
-    :param size: Bytes that it holds.
-    :param sha256: Digest of the bytes.
+    :param version: Number of writes after its creation; for an ``epoch`` node, the epoch.
+    :param modified_zxid: ZooKeeper transaction of its last write.
+    :param ephemeral_owner: Session that owns it; 0 for a persistent node.
+    :param kind: Kind of its record; empty without a record.
+    :param record: Fields of its record; ``None`` without a record.
+    :param text: Content of a node without a record, such as a number or a time; ``None`` if it is not shown.
+    :param undecodable: Reason why it could not be decoded; empty if it could.
+    :param size: Size of its data in bytes.
+    :param sha256: Digest of its data.
     """
 
     path: str
@@ -58,7 +58,7 @@ class TreeNode:
 
     @property
     def summary(self) -> str:
-        """What it holds, in one line."""
+        """Content of the node in one line."""
         if self.undecodable:
             return f"undecodable: {self.undecodable} ({self.size} bytes, sha256 {self.sha256[:_DIGEST]})"
         if self.record is not None:
@@ -68,9 +68,9 @@ class TreeNode:
 
 
 def read_tree(coordinator: Coordinator, path: str) -> TreeNode | None:
-    """Read a node and everything below it; ``None`` when it does not exist.
+    """Read a node and its descendants; ``None`` if it does not exist.
 
-    A tree that is being changed is read node by node: a node that vanishes is left out.
+    A changing tree is read node by node: a node that vanishes is left out.
 
     :raises NotConnectedError: ZooKeeper could not be read.
     """
@@ -82,7 +82,7 @@ def read_tree(coordinator: Coordinator, path: str) -> TreeNode | None:
 
 
 def walk(node: TreeNode) -> Iterator[TreeNode]:
-    """Yield a node and everything below it, parents first."""
+    """Yield a node and its descendants, parents first."""
     yield node
     for child in node.children:
         yield from walk(child)
@@ -136,7 +136,7 @@ def _plain(data: bytes) -> str | None:
 
 
 def _short(value: Any) -> str:
-    """Return a field's value for a line: digests and long texts cut off."""
+    """Return a field's value for a one-line summary, with digests and long texts shortened."""
     if isinstance(value, dict) and set(value) == {"sha256", "size"}:
         return str(value["sha256"])[:_DIGEST]
     text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
