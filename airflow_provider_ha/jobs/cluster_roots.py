@@ -2,10 +2,10 @@
 
 Invariants:
 
-- The roots of a cluster are made once, by the first process that writes for it, while ZooKeeper knows no roots of it.
-  A root that ZooKeeper knows and that has no marker is not mounted, and is not made again.
-- The markers come first and ZooKeeper's copy of them second: an empty ZooKeeper takes up the identity of the roots.
-- Two connections that name different places may mean one file system, mounted in two places: the identity decides.
+- The roots of a cluster are created once, by the first process that writes for it, while ZooKeeper has no record of
+  them. A recorded root without a marker is not mounted, and is not created again.
+- The markers are written first and ZooKeeper's copy second, so an empty ZooKeeper adopts the identity of the roots.
+- Two connections with different paths may mean the same file system, mounted in two places: the identity decides.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from airflow_provider_ha.storage.roots import MARKER, ClusterRoots, read_marker
 
 @dataclass(frozen=True, slots=True)
 class RootsOfCluster:
-    """The roots of a connection, as a store asks for them (``storage.marker.Roots``). Owns nothing."""
+    """The roots of a connection, in the form that a store requires (``storage.roots``). Owns nothing."""
 
     config: HaConfig
     coordinator: Coordinator
 
     def settle(self) -> None:
-        """Ensure that they are those of the cluster; make them when it has none.
+        """Ensure that the roots belong to the cluster, or create the cluster's roots.
 
-        :raises ConfigurationError: The cluster has other roots; names both.
-        :raises StorageUnavailableError: A root has no marker: it is not mounted here. Nothing was made.
+        :raises ConfigurationError: The cluster has other roots; the message has both.
+        :raises StorageUnavailableError: A root has no marker, so it is not mounted here. Raised before any write.
         """
         paths = ClusterPaths(self.config.root, self.config.cluster_id)
         while not self.known():
-            record = _marked(self.config)  # first: a root that cannot be written leaves no node
+            record = _marked(self.config)  # first, so that an unwritable root leaves no node
             self.coordinator.ensure(paths.base)
             node = self.coordinator.get(paths.base)
             if node.data:
-                continue  # another process has settled them since
+                continue  # another process was faster
             try:
                 self.coordinator.commit(SetData(paths.base, record.to_bytes(), node.version))
             except VersionConflictError:
-                continue  # as above: its markers are ours, or the next look names both
+                continue  # as above: the next turn compares the markers
 
     def require(self) -> None:
-        """Assert that they are there, when the cluster has any; raises as :meth:`settle`. Changes nothing."""
+        """Check that the roots of the cluster, if any, are mounted; raises as :meth:`settle`. Changes nothing."""
         self.known()
 
     def marked(self) -> bool:
-        """Return whether the storage root has a marker, of this cluster or of another."""
+        """Return whether the storage root has a marker, of this or another cluster."""
         return read_marker(open_root(self.config, storage_uri(self.config))) is not None
 
     def known(self) -> bool:
-        """Return whether the cluster has roots, after a look that these are them; raises as :meth:`settle`."""
+        """Return whether the cluster has roots, after checking that they are these; raises as :meth:`settle`."""
         known = read_roots(self.coordinator, ClusterPaths(self.config.root, self.config.cluster_id))
         if known is None:
             return False
@@ -79,9 +79,9 @@ class RootsOfCluster:
 
 
 def read_roots(coordinator: Coordinator, paths: ClusterPaths) -> ClusterRoots | None:
-    """Return the roots that ZooKeeper knows; ``None`` for a cluster that no process has written for.
+    """Return the roots recorded in ZooKeeper; ``None`` for a cluster without any write.
 
-    :raises RecordCorruptError: They cannot be read.
+    :raises RecordCorruptError: The record cannot be read.
     """
     node = coordinator.find(paths.base)
     return ClusterRoots.from_bytes(node.data, source=f"znode {paths.base}") if node is not None and node.data else None
@@ -93,10 +93,10 @@ def _roots(config: HaConfig) -> dict[str, str]:
 
 
 def _marked(config: HaConfig) -> ClusterRoots:
-    """Return what the markers of the roots say; make these where no root has one.
+    """Return the markers' record, or create markers if there are none.
 
-    :raises ConfigurationError: They are of two clusters.
-    :raises StorageUnavailableError: One root is of a cluster that has worked, and the other one has no marker.
+    :raises ConfigurationError: The markers belong to two clusters.
+    :raises StorageUnavailableError: A root belongs to a cluster that has worked, and the other root has no marker.
     """
     roots = {what: open_root(config, uri) for what, uri in _roots(config).items()}
     found = {what: read_marker(root) for what, root in roots.items()}
@@ -108,7 +108,8 @@ def _marked(config: HaConfig) -> ClusterRoots:
             next_step="Correct storage_root or work_root of the connection",
         )
     missing = [what for what in roots if what not in known]
-    # The storage root is marked first: alone it may be what a process has left that died here, alone the work root not.
+    # The storage root is marked first. So a marker there alone may come from a process that died here, unlike a marker
+    # in the work root alone.
     if missing and known and ("work root" in known or _has_worked(roots["storage root"])):
         raise _not_mounted(f"{missing[0]} {roots[missing[0]].uri}, whose cluster has worked,")
     new = ClusterRoots(uuid=new_id(), storage=storage_uri(config), work=config.work_uri)
@@ -123,7 +124,7 @@ def _has_worked(storage: FileStore) -> bool:
 
 
 def _mark(root: FileStore, marker: ClusterRoots) -> ClusterRoots:
-    """Write a marker once; return the one that the root has from then on."""
+    """Write a marker unless one exists; return the root's marker."""
     try:
         root.create(MARKER, marker.to_bytes(), writer=new_id())
     except ObjectExistsError:

@@ -1,8 +1,8 @@
-"""Job graphs: the blob in storage, and the pointer that says that the job has to be recovered.
+"""Job graphs: the blob in storage, and the pointer that marks the job for recovery.
 
 Invariant: the pointer exists if and only if a new leader has to recover the job, and a reader that sees it can read the
-blob (contract 2: blob first, pointer second). A graph names its files by digest, so a run is restarted from the bytes
-that were submitted, also when the script or the DAG file has changed since.
+blob (contract 2: blob first, pointer second). A graph names its files by digest, so a run restarts from the submitted
+bytes, even if the script or the DAG file has changed since.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _BY_KEY = ("conf", "env", "options")
 
 
 class JobGraphStore:
-    """Graphs of one job. Owns nothing; safe in any thread."""
+    """A job's graphs. Owns nothing; safe in any thread."""
 
     def __init__(self, coordinator: Coordinator, store: ObjectStore, paths: JobPaths) -> None:
         self._coordinator = coordinator
         self._store = store
         self._paths = paths
-        # Its payloads have no owner: equal graphs are one blob, and the scanner of orphans removes what nothing names.
+        # Payloads have no owner: equal graphs share a blob, and the scanner of orphans removes unreferenced blobs.
         self._pointers = PointerStore(coordinator, paths.base, GraphPointer)
 
     def write_graph(self, graph: JobGraph) -> Blob:
-        """Put a graph into storage; equal graphs are one blob.
+        """Write a graph to storage; equal graphs share a blob.
 
-        :raises StorageError: It could not be written.
+        :raises StorageError: The graph could not be written.
         """
         sha256, size = put_blob(self._store, graph.to_bytes())
         return Blob(sha256=sha256, size=size)
@@ -42,23 +42,23 @@ class JobGraphStore:
     def read_graph(self, blob: Blob) -> JobGraph:
         """Return a graph.
 
-        :raises ObjectMissingError: It is not there.
-        :raises RecordCorruptError: It is not what was written.
-        :raises StorageUnavailableError: It could not be read.
+        :raises ObjectMissingError: The graph is missing.
+        :raises RecordCorruptError: The graph is damaged.
+        :raises StorageUnavailableError: The graph could not be read.
         """
         return JobGraph.from_bytes(get_blob(self._store, blob.sha256), source=f"job graph {blob.sha256}")
 
     def pointer(self) -> GraphPointer | None:
-        """Return the pointer; ``None`` when there is nothing to recover."""
+        """Return the pointer; ``None`` if the job needs no recovery."""
         found = self._find()
         return None if found is None else found.record
 
     def recover(self) -> tuple[GraphPointer, JobGraph] | None:
-        """Return the pointer and the graph that it refers to; ``None`` when there is nothing to recover.
+        """Return the pointer and its graph; ``None`` if the job needs no recovery.
 
-        :raises RecordCorruptError: The pointer or the graph is not what was written.
-        :raises ObjectMissingError: The graph is not there.
-        :raises StorageUnavailableError: It could not be read: nothing is known about it.
+        :raises RecordCorruptError: The pointer or the graph is damaged.
+        :raises ObjectMissingError: The graph is missing.
+        :raises StorageUnavailableError: The graph could not be read, so its state is unknown.
         """
         pointer = self.pointer()
         return None if pointer is None else (pointer, self.read_graph(pointer.graph))  # guard: broken-graph-is-absent
@@ -66,17 +66,17 @@ class JobGraphStore:
     def pointer_op(self, pointer: GraphPointer) -> Op:
         """Return the write that makes *pointer* the current one.
 
-        The pointer of an earlier run is replaced: its result was seen before a newer run could be made. The version
-        guards what was read here.
+        The pointer of an earlier run is replaced, because a newer run is created only after that run's result. The
+        version guards the state that was read here.
 
-        :raises JobStateError: A newer run, or another graph of the same run, has the pointer already.
+        :raises JobStateError: The pointer already refers to a newer run, or to another graph of the same run.
         """
         node = self._coordinator.find(self._paths.job_graph)
         if node is None:
             return Create(self._paths.job_graph, pointer.to_bytes())
         current = GraphPointer.from_bytes(node.data, source=node.path)
         if (current.run, current.graph) == (pointer.run, pointer.graph):
-            return SetData(node.path, node.data, node.version)  # it may have been submitted since
+            return SetData(node.path, node.data, node.version)  # a submission may have updated it
         if current.run >= pointer.run:  # guard: graph-of-a-newer-run-is-overwritten
             raise JobStateError(
                 f"job {self._paths.job_id!r} has the graph of run {current.run}, not of run {pointer.run}",
@@ -85,13 +85,13 @@ class JobGraphStore:
         return SetData(node.path, pointer.to_bytes(), node.version)
 
     def remove_op(self, run: int, *, alone: bool = False) -> Delete | None:
-        """Return the removal of the pointer of *run*; ``None`` when there is none, or when a newer run has it.
+        """Return the removal of the pointer of *run*; ``None`` if it is missing, or refers to a newer run.
 
-        Belongs into one transaction with the run's result: a pointer that outlives its run resurrects it (FLINK-10011).
-        There it needs no version: a newer run exists only after a result, and of two results one is written. A claim of
-        another attempt, which writes the pointer as well, must not keep a run from ending.
+        Commit it in the transaction of the run's result: a pointer that outlives its run resurrects it (FLINK-10011).
+        That transaction needs no version: a newer run exists only after a result, and only one result is written. A
+        claim by another attempt, which also writes the pointer, must not keep a run from ending.
 
-        :param alone: The removal goes without a result: then a newer run may have got the pointer since.
+        :param alone: Whether the removal is committed without a result: then a newer run may have taken the pointer.
         """
         node = self._coordinator.find(self._paths.job_graph)
         # guard: newer-run-loses-its-graph
@@ -100,15 +100,15 @@ class JobGraphStore:
         return Delete(node.path, node.version if alone else ANY_VERSION)
 
     def remove(self, commit: Commit, run: int) -> None:
-        """Remove the pointer of *run* by itself. Loud: when it returns, no process can recover the run any more.
+        """Remove the pointer of *run*. After the return, the run cannot be recovered any longer; failures are errors.
 
-        A leader that ends a run uses :meth:`remove_op` instead. A graph whose removal had failed silently brought an
-        old job back to life, weeks later (FLINK-10011, FLINK-10329).
+        A leader that ends a run uses :meth:`remove_op` instead. Graphs whose removal had failed silently have brought
+        old jobs back weeks later (FLINK-10011, FLINK-10329).
 
         :param commit: ``leadership.commit`` of the job.
-        :raises JobStateError: Another run has the pointer.
-        :raises RecordCorruptError: The pointer cannot be read, so whose it is is not known.
-        :raises CoordinationError: It could not be removed, or that is unknown; it must be tried again.
+        :raises JobStateError: The pointer refers to another run.
+        :raises RecordCorruptError: The pointer cannot be read, so its run is unknown.
+        :raises CoordinationError: The removal failed, or its outcome is unknown; it must be repeated.
         """
         found = self._find()
         if found is None:
@@ -125,7 +125,7 @@ class JobGraphStore:
 
 
 def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
-    """Return in which fields two graphs differ, without values: these may be secret. Pure."""
+    """Return the fields in which two graphs differ, without values, which may be secret. Pure."""
     found: list[str] = []
     before, now = _asked_for(before), _asked_for(now)
     for name in JobGraph.model_fields:
@@ -139,8 +139,8 @@ def differences(before: JobGraph, now: JobGraph) -> tuple[str, ...]:
 
 
 def _asked_for(graph: JobGraph) -> JobGraph:
-    # The connection's options are those of a cluster, not of a job; what is accepted is of a request, and so is the
-    # task that OpenLineage events name: each try of a task has another run id.
+    # Ignore the connection's options, which describe a cluster. Also ignore attributes of a request: its acceptances,
+    # and the task in OpenLineage events, whose run id differs for each try.
     target = graph.target.model_copy(update={"cluster_options": {}})
     options = graph.options.model_copy(update={"accept_duplicates": False})
     return graph.model_copy(

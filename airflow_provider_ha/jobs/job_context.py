@@ -1,7 +1,7 @@
-"""Context of an action on one job, and the owner of the job.
+"""Context of an action on a job, and the owner of the job.
 
-This is no security. A process that reaches the cluster can force everything, and an owner is a text that any process
-can claim. It keeps a copied DAG, or a command in the wrong shell, from ending the stream of another team.
+Ownership is no security: a process with access to the cluster can force everything, and can claim any owner. It keeps a
+copied DAG, or a command in the wrong shell, from ending the stream of another team.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from airflow_provider_ha.jobs.job_records import JobRecords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext(JobRecords):
-    """One job of one cluster, and the engines that run drivers. Owns nothing.
+    """A job of a cluster, and the engines that run drivers. Owns nothing.
 
-    :param sleep: Waits for some seconds; injected, so that a test need not wait.
+    :param sleep: Waits for a number of seconds; replaced in tests.
     """
 
     engines: Engines
@@ -30,12 +30,12 @@ class JobContext(JobRecords):
 
     @property
     def area(self) -> WorkArea:
-        """Where the job works."""
+        """Work area of the job."""
         return open_work_area(self.config, self.roots)
 
     @property
     def has_state(self) -> bool:
-        """Whether the job has a checkpoint or a savepoint. By name: one that cannot be read is state as well."""
+        """``True`` if the job has a checkpoint or a savepoint. By name, so unreadable ones count too."""
         parents = ((self.paths.checkpoints, is_checkpoint), (self.paths.savepoints, is_plain))
         return any(ours(self.coordinator.children(parent), is_ours, parent=parent) for parent, is_ours in parents)
 
@@ -44,11 +44,10 @@ class JobContext(JobRecords):
 class CallerIdentity:
     """Identity of a caller that acts on a job.
 
-    :param owner: DAG id of the caller; ``None`` for a person, or a program without a DAG.
-    :param force: Whether to act on the job of another owner as well.
-    :param run: Number of the run that the caller has seen as the newest, 0 for none: a stop, a cancel, a savepoint, a
-        checkpoint, a recovery or a restore is refused when another one is. ``None`` for a caller that means the newest
-        run, whichever that is.
+    :param owner: DAG id of the caller; ``None`` for a user, or a program without a DAG.
+    :param force: Whether to also act on the job of another owner.
+    :param run: Number of the newest run that the caller has seen, 0 for none: a stop, a cancel, a savepoint, a
+        checkpoint, a recovery or a restore is refused if there is a newer one. ``None`` accepts any newest run.
     """
 
     owner: str | None = None
@@ -57,19 +56,19 @@ class CallerIdentity:
 
 
 def owner_of_job(job: JobContext) -> str | None:
-    """Return the owner of the job, by its newest run; ``None`` when it has no owner or no run.
+    """Return the owner of the job, by its newest run; ``None`` without an owner or a run.
 
-    :raises RecordCorruptError: Its newest run cannot be read.
+    :raises RecordCorruptError: The newest run cannot be read.
     """
     newest = job.runs.latest()
     return newest.run.owner if newest is not None else None
 
 
 def refuse_others(job: JobContext, acting: CallerIdentity, what: str) -> None:
-    """Check that the job has no owner, or the acting one, or that the act is forced; call it before anything changes.
+    """Refuse an act on another owner's job unless it is forced; call it before any change.
 
     :param what: Name of the act, for the error: ``"stop"``.
-    :raises JobStateError: The job belongs to another owner, which the error names.
+    :raises JobStateError: The job belongs to another owner, named in the message.
     """
     if acting.force:
         return

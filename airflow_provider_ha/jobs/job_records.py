@@ -1,4 +1,4 @@
-"""One job of one cluster: its nodes, its blobs, and the fence of the process that writes them."""
+"""A job of a cluster: its nodes, its blobs, and the fence of the process that writes them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecords:
-    """One job of one cluster, and the stores that hold it. Owns nothing.
+    """A job of a cluster, and the stores that hold it. Owns nothing.
 
-    :param cluster: Leadership of the cluster, for a process that acts as its leader: runs and submissions are made
-        under its epoch, and no more once it is lost.
+    :param cluster: Leadership of the cluster, for a process that acts as its leader: runs and submissions are created
+        under its epoch, and fail after its loss.
     """
 
     job_id: str
@@ -65,16 +65,16 @@ class JobRecords:
 
     @property
     def journal(self) -> JobJournal:
-        """What storage knows of the job's runs."""
+        """The journal of the job's runs in storage."""
         return JobJournal(self.store, self.keys)
 
     def commit(self, *ops: Op) -> list[int]:
-        """Apply *ops* in one transaction, which create what no other process may create under that name.
+        """Apply *ops* in one transaction. They create nodes whose names only one process can take.
 
-        They may complete such a record as well: by compare-and-set, in the process that it describes.
+        They may also complete such a record, by compare-and-set in the process that it describes.
 
-        :raises LeadershipError: A process that acts as the cluster's leader does not lead it any more; nothing was
-            changed.
+        :raises LeadershipError: A process that acts as the cluster's leader no longer leads it; the writes were
+            rejected.
         :raises CoordinationError: As :meth:`Coordinator.commit`.
         """
         # guard: submission-fenced
@@ -83,22 +83,22 @@ class JobRecords:
     def snapshot(self) -> JobStatus:
         """Read the job.
 
-        :raises UnknownJobError: There is no such job.
+        :raises UnknownJobError: The job does not exist.
         """
         return read_status(self.coordinator, self.paths)
 
     def graph(self, blob: Blob) -> JobGraph:
-        """Read a job graph from storage; its digest is checked.
+        """Read a job graph from storage and check its digest.
 
-        :raises ObjectMissingError: It is not there.
+        :raises ObjectMissingError: The graph is missing.
         """
         return self.graphs.read_graph(blob)
 
     def graph_of(self, run: Run) -> JobGraph:
-        """Read the job graph of a run. One that is missing or damaged is an error that says what to do.
+        """Read the job graph of a run. The error for a missing or damaged graph names the remedy.
 
-        :raises ObjectMissingError: It is not in storage.
-        :raises RecordCorruptError: It is there, and not what was written.
+        :raises ObjectMissingError: The graph is missing in storage.
+        :raises RecordCorruptError: The graph is damaged.
         :raises StorageUnavailableError: Storage could not be read.
         """
         return fetch_graph(self.store, run.graph, self.job_id, run.number)

@@ -1,11 +1,12 @@
-"""Checkpoints and savepoints of one job, and the leases of their readers.
+"""Checkpoints and savepoints of a job, and the leases of their readers.
 
-Invariant: the lease comes first, the look at the pointer after it, so either the reader finds no pointer or the remover
-finds the lease. A reader that was killed protects what it read for ten minutes more, and no longer.
+Invariants:
 
-Invariant: a lease ends with the call that took it, unless a run was made from the plan that it protects: that run's
-driver has still to fork the cut, so the lease is left to run out by itself. So is a lease that a run possibly needs
-(contract 2: an uncertain outcome discards nothing).
+- A reader creates its lease before it reads the pointer, so either the reader finds no pointer, or the remover finds
+  the lease. A killed reader protects its checkpoint for ten more minutes at most.
+- A lease ends with the call that created it, unless a run was created from the plan that it protects: that run's driver
+  still has to fork the cut, so the lease expires later. The same holds if a run may need the lease (contract 2: an
+  uncertain outcome discards nothing).
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ _CHOICES = 5
 
 @contextmanager
 def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: float = RENEW_SECONDS) -> Iterator[str]:
-    """Yield the name of what *choose* chose; no leader removes it until the block ends.
+    """Yield the name that *choose* returned; leaders keep that checkpoint or savepoint until the block ends.
 
-    :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; called again when that was removed first.
-    :param by: Reader, as recorded for people.
-    :raises CheckpointMissingError: There is nothing to choose, or what is chosen is removed again and again.
+    :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; called again if that was just removed.
+    :param by: The reader, recorded for users.
+    :raises CheckpointMissingError: There is no candidate, or the candidates are removed repeatedly.
     """
     for _ in range(_CHOICES):
         name = choose()
@@ -70,7 +71,7 @@ def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: 
 
 
 class _Keeper:
-    """Holds a lease and takes the next one well before it runs out, in its own thread."""
+    """Holds a lease and replaces it well before it expires, in its own thread."""
 
     def __init__(self, job: JobContext, name: str, by: str, renew_seconds: float) -> None:
         self._job = job
@@ -85,7 +86,7 @@ class _Keeper:
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        """Release. A lease that cannot be released runs out; the block ends as it would have ended."""
+        """Release the lease. If that fails, the lease expires, and the block ends as usual."""
         self._over.set()
         self._thread.join()
         self._release(self._lease)
@@ -105,7 +106,7 @@ class _Keeper:
             self._renew_once()
 
     def _renew_once(self) -> None:
-        """Take the next lease, then release the last. The next turn tries again, well before that one runs out."""
+        """Create the next lease, then release the last; the next turn, well before its expiry, repeats a failure."""
         try:
             old, self._lease = self._lease, self._take()
         except HaError as error:
@@ -121,10 +122,10 @@ class _Keeper:
 
 
 def require_over(job: JobContext) -> None:
-    """Refuse to remove a job that lives.
+    """Refuse to remove a live job.
 
-    :raises JobStateError: It is led, has a live run or a reader.
-    :raises UnknownJobError: There is no such job.
+    :raises JobStateError: The job has a leader, a live run or a reader.
+    :raises UnknownJobError: The job does not exist.
     """
     snapshot = job.snapshot()
     if snapshot.leader is not None:  # guard: erase-not-under-a-leader
@@ -146,9 +147,9 @@ def require_over(job: JobContext) -> None:
 
 
 def in_use(job: JobContext) -> list[str]:
-    """Return what uses a job whose run is over, and ends by itself: a driver that is ending, and readers.
+    """Return the temporary users of an ended job: an ending driver, and readers.
 
-    Empty for a live run, and for a job that is not known: whether these are refused is asked of what removes the job.
+    Empty for a live run and for an unknown job, which the removal itself refuses.
     """
     try:
         snapshot = job.snapshot()
@@ -162,9 +163,9 @@ def in_use(job: JobContext) -> list[str]:
 
 
 def readers(job: JobContext) -> list[str]:
-    """Return what of the job is being read: ``checkpoint-12``.
+    """Return the names of the job's checkpoints and savepoints under a reader's lease, such as ``checkpoint-12``.
 
-    :raises RecordCorruptError: A lease cannot be read; it may protect something.
+    :raises RecordCorruptError: A lease cannot be read; it may protect a checkpoint.
     """
     leases = f"{job.paths.base}/leases"
     names = ours(job.coordinator.children(leases), is_plain, parent=leases)
@@ -176,20 +177,20 @@ def readers(job: JobContext) -> list[str]:
 
 
 RESTORE_LEASE_SECONDS = 600.0  # from the plan until the new driver has forked the cut
-_UNCERTAIN = (NotConnectedError, OutcomeUnknownError)  # a run may have been made all the same
+_UNCERTAIN = (NotConnectedError, OutcomeUnknownError)  # a run may have been created nevertheless
 
 
 @dataclass(slots=True)
 class _HeldLease:
     lease: ReaderLease
-    plan: str | None = None  # digest of the plan that reads what it protects; None while there is none
+    plan: str | None = None  # digest of the plan that reads the protected checkpoint; None before the plan
 
 
 class RestoreLeases:
-    """What one call reads of another job. Use it in a ``with`` statement around the whole call.
+    """Leases of a call on another job's checkpoints. Use it in a ``with`` statement around the whole call.
 
-    :param job: The job that is to run from it.
-    :param request_id: Id of the request, for people.
+    :param job: The job that will run from them.
+    :param request_id: Id of the request, for users.
     """
 
     def __init__(self, job: JobContext, request_id: str) -> None:
@@ -198,7 +199,7 @@ class RestoreLeases:
         self._held: list[_HeldLease] = []
 
     def hold(self, source: JobContext, chosen: RestoreSource) -> None:
-        """Take a lease on *chosen*. Read its pointer after that."""
+        """Create a lease on *chosen*. Read its pointer after that."""
         lease = hold(
             source.coordinator,
             source.paths,
@@ -210,7 +211,7 @@ class RestoreLeases:
         self._held.append(_HeldLease(lease))
 
     def planned(self, plan: Blob | None) -> None:
-        """Note that a run may be made from *plan*, which reads what was held last."""
+        """Record that a run may be created from *plan*, which reads the last leased checkpoint."""
         if self._held and plan is not None:
             self._held[-1].plan = plan.sha256
 
@@ -220,7 +221,7 @@ class RestoreLeases:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release what no run needs. A lease that cannot be released runs out; the call ends as it would have ended."""
+        """Release the leases without a run that needs them. If that fails, they expire, and the call ends as usual."""
         certain = error is None or (isinstance(error, Exception) and not isinstance(error, _UNCERTAIN))
         try:
             for held in self._held:

@@ -1,10 +1,10 @@
-"""Metrics of a job: the one list of names for driver, Airflow, dashboard, alert rules and docs.
+"""Metrics of a job: the single list of names for driver, Airflow, dashboard, alert rules and docs.
 
-A driver shows them to Prometheus under their name. Airflow's triggerer emits those that records in ZooKeeper tell,
-through Airflow's own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags. There each is a gauge: what
-records tell of batches is the newest one.
+A driver exposes its metrics to Prometheus under their names. Airflow's triggerer emits the metrics that follow from
+records in ZooKeeper through Airflow's own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags. There
+every metric is a gauge, and batch metrics refer to the newest batch.
 
-Invariant: no metric has a label whose values grow with time (epoch, run, attempt, batch): these are values.
+Invariant: labels have no values that grow with time (epoch, run, attempt, batch): these are values of metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class MetricKind(str, Enum):
-    """What a metric is to Prometheus."""
+    """Type of a metric in Prometheus."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -22,27 +22,27 @@ class MetricKind(str, Enum):
 
 
 class Emitter(str, Enum):
-    """The process that tells a metric."""
+    """Process that emits a metric."""
 
     DRIVER = "driver"  # to Prometheus
     AIRFLOW = "airflow"  # through Airflow's Stats
 
 
 COMMON_LABELS = ("cluster", "job_id")
-"""Labels that every metric has, one of the cluster only the first. Not ``job``: that is Prometheus' own."""
+"""Labels of every metric; a metric of the cluster has only the first. Prometheus reserves ``job``."""
 _PREFIX = "spark_ha_"
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
+    """A metric.
 
-    :param name: For Prometheus; it ends with its unit, a counter with ``_total``.
+    :param name: Name in Prometheus; it ends with its unit, a counter with ``_total``.
     :param unit: ``seconds``, ``bytes``, ``rows``, or empty for a plain number.
-    :param help: What it tells, as a phrase.
-    :param labels: Beside :data:`COMMON_LABELS`.
-    :param emitters: Who tells it.
-    :param of_cluster: Whether it is one of the cluster, and not of each job.
+    :param help: Description, as a phrase.
+    :param labels: Labels in addition to :data:`COMMON_LABELS`.
+    :param emitters: Processes that emit the metric.
+    :param of_cluster: Whether it describes the cluster and not a job.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Metric:
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """All of its labels, the common ones first."""
+        """All labels, the common ones first."""
         return (*(COMMON_LABELS[:1] if self.of_cluster else COMMON_LABELS), *self.labels)
 
     @property
     def stats_name(self) -> str:
-        """Its name in Airflow's Stats."""
+        """Name in Airflow's Stats."""
         return f"spark_ha.{self.name.removeprefix(_PREFIX)}"
 
 

@@ -30,14 +30,14 @@ class JobState(str, Enum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the run is over for good: only these states clean up (design, contract 5)."""
+        """``True`` if the run has ended: only these states clean up (design, contract 5)."""
         return self in (JobState.FINISHED, JobState.CANCELED, JobState.FAILED)
 
 
 class Blob(Model):
     """A content-addressed blob.
 
-    :param sha256: Its digest and name.
+    :param sha256: Digest of the content, and name of the blob.
     :param size: Bytes.
     """
 
@@ -49,9 +49,9 @@ class Artifact(Model):
     """A file that travels with the application.
 
     :param name: File name on the driver's side, without directories.
-    :param blob: Its bytes.
+    :param blob: Content of the file.
     :param unpack: Whether it is a zipped package directory, unpacked into the directory of the application.
-    :param alias: Of an archive: the directory that it is unpacked as; its own name when empty.
+    :param alias: Directory name of an unpacked archive; empty for the file name.
     """
 
     name: str
@@ -60,18 +60,18 @@ class Artifact(Model):
     alias: str = ""
 
 
-DEFAULT_ENGINE = "local"  # of a job that names none
+DEFAULT_ENGINE = "local"  # for a job without an engine
 
 
 class Target(Model):
-    """Where a job's drivers run.
+    """Place of a job's drivers.
 
     :param engine: Name of the engine that runs them.
     :param master: Spark master of the session: ``--master``.
     :param deploy_mode: Whether spark-submit itself is the driver (``client``), or the cluster starts the driver.
     :param engine_options: Options of the engine for this job; each engine has different ones.
-    :param cluster_options: Options that the connection of the submission named for all jobs, where they describe the
-        machines of a cluster. They count for a later client whose connection names none.
+    :param cluster_options: Options from the submission's connection that describe the machines of a cluster. They apply
+        to a later client whose connection has no such options.
     """
 
     engine: str = DEFAULT_ENGINE
@@ -82,7 +82,7 @@ class Target(Model):
 
 
 class JobGraph(Record):
-    """Everything needed to start a run on another host tomorrow. Lies in storage, never in ZooKeeper.
+    """Everything needed to start a run on another host tomorrow. Stored in storage, never in ZooKeeper.
 
     :param application: The script.
     :param arguments: Its arguments, templates already rendered.
@@ -91,13 +91,13 @@ class JobGraph(Record):
     :param files: ``--files``: data files, found in the driver's working directory.
     :param jars: ``--jars``.
     :param archives: ``--archives``: unpacked in the working directories of driver and executors.
-    :param beside: Names of data files beside the script on the host that submitted it, which do not travel.
+    :param beside: Names of data files next to the script on the submitting host, which are not uploaded.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
     :param lineage: Conf for OpenLineage, below *conf*; holds no secret
         (:mod:`~airflow_provider_ha.jobs.options.conf`).
     :param env: Environment of the driver.
-    :param target: Where the drivers run.
+    :param target: Place of the drivers.
     :param driver_memory: ``--driver-memory``.
     """
 
@@ -123,18 +123,18 @@ class JobGraph(Record):
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
-        """Every file of the application."""
+        """All files of the application."""
         return (self.application, *self.modules, *self.py_files, *self.files, *self.jars, *self.archives)
 
 
 class GraphPointer(Record):
     """``persisted_job_graph``: exists if and only if a new leader has to recover the job.
 
-    Each submission writes it anew, so that its transaction is that of the newest one: with the epoch it says whether
-    that submission has led (:mod:`~airflow_provider_ha.jobs.status`).
+    Each submission rewrites it, so its ZooKeeper transaction is that of the newest submission: compared with the epoch,
+    it shows whether that submission has led (:mod:`~airflow_provider_ha.jobs.status`).
 
     :param graph: Blob of the job graph.
-    :param run: The run it belongs to.
+    :param run: Number of its run.
     :param attempt: The newest submission of the run; 0 before the first one.
     """
 
@@ -155,10 +155,11 @@ class StartKind(str, Enum):
 
 
 class OutputMode(str, Enum):
-    """What a restored file sink's log holds when the output directory is another one.
+    """Content of a restored file sink's log if the output directory is another one.
 
     ``CONTINUE`` copies the entries up to the cut, which name the old files: a partitioned output reads as the whole
-    result, another one with ``recursiveFileLookup=true``. ``FRESH`` makes empty ones: only what is new is there.
+    result, any other output with ``recursiveFileLookup=true``. ``FRESH`` writes empty entries, so only new output is
+    visible.
     """
 
     CONTINUE = "continue"
@@ -172,11 +173,11 @@ class StartPoint(Model):
     :param source_job: Job that the checkpoint or savepoint belongs to.
     :param source_id: Number of the checkpoint, id of the savepoint, or the directories.
     :param plan: Blob of the restore plan (``checkpoints.model.RestorePlan``).
-    :param output: For file sinks whose directory is not the one that the source wrote to.
-    :param claim_mode: Whether the job becomes the owner of what it starts from.
-    :param asked: Whether the user has asked for a fresh start, and not only for the latest state of a job without one.
-    :param common: Query -> highest batch in common with the runs before; none for a query that began from
-        nothing.
+    :param output: Mode for file sinks whose directory differs from the source's.
+    :param claim_mode: Whether the job becomes the owner of its start.
+    :param asked: Whether the user requested a fresh start, and not only the latest state of a job without state.
+    :param common: Query -> highest batch shared with the earlier runs; missing for a query that began without a
+        checkpoint.
     """
 
     kind: StartKind = StartKind.FRESH
@@ -189,7 +190,7 @@ class StartPoint(Model):
     common: dict[str, int] = {}
 
     def common_within(self, job_id: str) -> dict[str, int]:
-        """Batches in common of a start from the job's own checkpoint or savepoint; none for every other start."""
+        """Return the shared batches of a start from the job's own checkpoint or savepoint; empty for other starts."""
         own = self.kind in {StartKind.CHECKPOINT, StartKind.SAVEPOINT} and self.source_job == job_id
         return self.common if own else {}
 
@@ -200,9 +201,9 @@ class Run(Record):
     :param number: Counts from 1 per job.
     :param graph: Blob of the job graph.
     :param start: The start of the run.
-    :param request_id: Id of the request; the same request never makes two runs.
+    :param request_id: Id of the request; the same request never creates two runs.
     :param owner: Owner of the job, a DAG id; others are refused unless they force it. ``None``: open to all.
-    :param failures: Failures in a row before it; ``None`` when the run before it did not fail.
+    :param failures: Consecutive failures before it; ``None`` if the previous run did not fail.
     """
 
     kind: ClassVar[str] = "run"
@@ -220,14 +221,15 @@ class RunResult(Record):
     """``runs/<n>/result``: none -> DIRTY -> CLEAN. A run with a result is never run again.
 
     :param state: FINISHED, CANCELED or FAILED.
-    :param cleanup: DIRTY until everything that the run no longer needs is removed.
+    :param cleanup: DIRTY until all unneeded data of the run is removed.
     :param epoch: Epoch of the leader that wrote it.
-    :param reason: For people.
+    :param reason: Reason, for users.
     :param checkpoint: Number of the last checkpoint.
-    :param drained: Query -> batches that the drain wrote, when the run was terminated.
+    :param drained: Query -> drain batch, if the run was terminated.
     :param failure: The error of the application that ended it.
-    :param budget_exhausted: Whether the run has used up its attempts, or its application failed too often at one batch.
-    :param end: What ended it well, for the answers to what else was asked of it; ``None`` for any other end.
+    :param budget_exhausted: Whether the run has used up its attempts, or its application failed too often at the same
+        batch.
+    :param end: The orderly end, from which the answers to other requests follow; ``None`` for any other end.
     """
 
     kind: ClassVar[str] = "run-result"
@@ -248,10 +250,10 @@ class DrainedQuery(Model):
     """The output of a drain beyond the sharp checkpoint before it.
 
     :param batch: The drain's batch.
-    :param sink_path: Directory of the file sink, when the query has one.
+    :param sink_path: Directory of the query's file sink, if any.
     :param sink_entry_sha256: Digest of the batch's entry in the sink log; a restore later sets aside only this exact
         entry.
-    :param wrote: Whether the sink was given anything: a ``foreachBatch`` function is not called without rows.
+    :param wrote: Whether the sink received rows: a ``foreachBatch`` function is not called without rows.
     """
 
     batch: int
@@ -273,18 +275,18 @@ class Recovery(Record):
 
 
 class Fallback(Model):
-    """What a run went on from when its last working directory was gone, damaged, or refused by Spark.
+    """The start that a run continued from when its last working directory was missing, damaged, or refused by Spark.
 
-    The start of a run never changes; this takes its place for the epochs that follow.
+    The start of a run never changes; a fallback replaces it for later epochs.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
     :param plan: Blob of the restore plan, whose verdict is SAFE.
     :param lost: Key of the directory that could not be continued.
-    :param reason: Why not.
+    :param reason: Reason for the fallback.
     :param epoch: Epoch that fell back.
-    :param cut: Query -> batch that it went on after.
+    :param cut: Query -> batch after which it continued.
     :param again: Query -> highest batch that is executed again with its recorded boundaries.
-    :param tried: Earlier sources of the run that Spark refused as well.
+    :param tried: Earlier sources of the run that Spark also refused.
     """
 
     source: str
@@ -299,7 +301,7 @@ class Fallback(Model):
 
     @property
     def sentence(self) -> str:
-        """Return for people what was restored, why, and what is done again."""
+        """Description for users: source, reason, and repeated batches."""
         again = [
             f"{query}: {self.cut[query] + 1} to {top}" for query, top in self.again.items() if top > self.cut[query]
         ]
@@ -308,12 +310,12 @@ class Fallback(Model):
 
 
 class AcceptedLoss(Model):
-    """Input that a run has gone on without, by consent: the last time, and how often.
+    """Missing input that a run has continued without, by consent: the last time, and the count.
 
     :param queries: Query -> batch from which it continued.
-    :param reason: The same, for people.
+    :param reason: Description for users.
     :param epoch: Epoch that continued.
-    :param count: How often the run has done so.
+    :param count: Number of times that the run has done so.
     """
 
     queries: dict[str, int]
@@ -324,14 +326,14 @@ class AcceptedLoss(Model):
 
 
 class Generation(Record):
-    """``generation``: which working directory is current; one fenced write.
+    """``generation``: the current working directory; one fenced write.
 
     :param run: Run that works there.
-    :param epoch: Epoch that made it.
+    :param epoch: Epoch that created the directory.
     :param directory: Key of the working directory.
-    :param fallback: The fallback of this run that the directory, or one that it was made from, was made by.
-    :param lossy: Query -> batch from which it goes on without input that is gone: its user has accepted it.
-    :param loss: The last time that an epoch of this run did so; ``None`` when none has.
+    :param fallback: The fallback of this run from which the directory, or a predecessor, was created.
+    :param lossy: Query -> batch from which it continues without missing input, accepted by its user.
+    :param loss: The last time that an epoch of this run did so; ``None`` if none has.
     """
 
     kind: ClassVar[str] = "generation"
@@ -345,7 +347,7 @@ class Generation(Record):
 
 
 class LeaderInfo(Record):
-    """Data of the leader node: the leader, for people and sensors. Holds no secret.
+    """Data of the leader node, for users and sensors. Holds no secret.
 
     :param epoch: Epoch of this leadership.
     """
@@ -365,17 +367,17 @@ class QueryStatus(Model):
 
     :param planned: Highest batch in ``offsets/``.
     :param committed: Highest batch in ``commits/``.
-    :param sink: Where it writes, as text.
+    :param sink: Its output, as text.
     :param replayed: Batches that were executed again at the start.
     :param batch_at: Start of the newest batch that Spark has reported. This key and the following are ``None`` before
         the first batch of an epoch.
-    :param batch_seconds: How long it took.
-    :param input_rows: Rows that it read.
-    :param input_rate: Rows per second that arrived since the batch before it.
-    :param processed_rate: Rows per second that it worked off.
-    :param lag: Rows that its sources had when it was planned, and that it did not read; ``None`` if the sources do not
-        report it.
-    :param committed_at: When it was committed.
+    :param batch_seconds: Duration of the batch in seconds.
+    :param input_rows: Rows that the batch read.
+    :param input_rate: Rows per second that arrived since the previous batch.
+    :param processed_rate: Rows per second that the batch processed.
+    :param lag: Rows that the sources had when the batch was planned, and that it did not read; ``None`` if the sources
+        do not report this.
+    :param committed_at: Time of its commit.
     """
 
     planned: int
@@ -395,14 +397,14 @@ class Status(Record):
     """``status``: state of the job, written by its leader when it changes.
 
     :param queries: The queries that the script has started in this epoch.
-    :param not_started: Those that the run had, and that the script has not started yet: they lie at rest, and every
-        checkpoint holds them.
-    :param application_id: Spark's id of the application; empty before the script has made its session.
+    :param not_started: Earlier queries of the run that the script has not started yet; they rest, and every checkpoint
+        includes them.
+    :param application_id: Spark's id of the application; empty before the script has created its session.
     :param spark_ui: URL of its web UI; empty without one.
-    :param stalled: Which query is stalled, since when, and why; empty when none is. The job is then STALLED.
-    :param metrics: Where the leader serves its metrics, as ``host:port``; empty when nowhere.
-    :param failed_checkpoints: How many checkpoints its driver could not take.
-    :param loss: Input that the run has gone on without, by consent; ``None`` for none.
+    :param stalled: The stalled query, with start and reason; the job is then STALLED. Empty otherwise.
+    :param metrics: Address of the leader's metrics, as ``host:port``; empty without one.
+    :param failed_checkpoints: Number of checkpoints that its driver could not take.
+    :param loss: Missing input that the run has continued without, by consent; ``None`` without any.
     """
 
     kind: ClassVar[str] = "status"
@@ -424,12 +426,12 @@ class Status(Record):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the job is STALLED while this leader leads: one that ends, or has ended, is not."""
+        """``True`` if the job is STALLED under this leader; an ending or ended job is not."""
         return bool(self.stalled) and self.state in (JobState.STARTING, JobState.RUNNING)
 
 
 class OperationKind(str, Enum):
-    """The requests that a running job accepts."""
+    """Kinds of requests to a running job."""
 
     SAVEPOINT = "savepoint"
     CHECKPOINT = "checkpoint"
@@ -450,22 +452,22 @@ class OperationState(str, Enum):
 
     @property
     def final(self) -> bool:
-        """Whether it will not change any more."""
+        """``True`` if the operation does not change any longer."""
         return self in (OperationState.COMPLETED, OperationState.FAILED, OperationState.ABANDONED)
 
 
 class Operation(Record):
-    """``operations/<id>``: the request, written once by its requester; then state and result, written by the leader.
+    """``operations/<id>``: a request, written once by its requester; then state and result, written by the leader.
 
-    :param operation_id: The request's own id: two requests with one id are one request.
+    :param operation_id: The request's id: two requests with the same id are the same request.
     :param arguments: ``savepoint``: ``schedule``, ``retain``, ``retain_days``, ``label``; ``stop``: ``mode``
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
     :param run: Run that the request is for; another run abandons it.
-    :param epoch: Epoch that took it up.
-    :param result: ``savepoint``: ``savepoint_id``, ``path``, of a job that is over also ``checkpoint``; ``stop``:
-        ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false when no
-        batch came after the newest one; ``cancel-with-savepoint``: ``savepoint_id``, ``path``, as soon as the savepoint
-        is taken.
+    :param epoch: Epoch that executes it.
+    :param result: ``savepoint``: ``savepoint_id``, ``path``, for an ended job also ``checkpoint``; ``stop``:
+        ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false if
+        there was no batch after the newest checkpoint; ``cancel-with-savepoint``: ``savepoint_id``, ``path``, once the
+        savepoint is taken.
     """
 
     kind: ClassVar[str] = "operation"
@@ -487,7 +489,7 @@ class RunEnd(Model):
     """The request that ended a run, with its result; or the end of the script, which has no operation.
 
     :param drained: Whether every query has written its last batch.
-    :param result: As that of the operation; what is COMPLETED with it has the same.
+    :param result: Result of the operation, shared by the operations that are COMPLETED with it.
     """
 
     operation: OperationKind | None = None
@@ -498,7 +500,7 @@ class RunEnd(Model):
 
     @classmethod
     def of(cls, operation: Operation, result: Mapping[str, Any]) -> RunEnd:
-        """Return the end by *operation*. What was noted of that stays."""
+        """Return the end by *operation*, including its interim result."""
         return cls(
             operation=operation.operation,
             operation_id=operation.operation_id,

@@ -1,19 +1,19 @@
-"""Reads of a job at three depths, in the one safe order, and the list of a cluster's jobs.
+"""Reads of a job at three depths, in the only safe order, and the list of a cluster's jobs.
 
-The order of the reads is the invariant of this module. ZooKeeper keeps the reads of one session in order and never goes
-back, so a later read sees at least what an earlier one saw. Therefore:
+The order of the reads is the invariant of this module. ZooKeeper keeps the reads of a session in order and never goes
+back, so a later read sees at least the state of an earlier one. Therefore:
 
-1. The epoch before the leader node. Both are written in one transaction, so when the leader node is then absent, the
-   leadership of *that* epoch is over. The other way round, a new leader between the two reads would make a living epoch
+1. The epoch before the leader node. Both are written in one transaction, so if the leader node is then absent, the
+   leadership under *this* epoch is over. In the other order, a new leader between the two reads would make a live epoch
    look lost.
-2. The leader node before the exits, and the exits before the result. The first two are what a LOST verdict rests on;
-   the result is what refutes it, and a driver writes it before it gives up its node or its life. So a job that finishes
-   between two reads is seen as finished, never as LOST.
+2. The leader node before the exits, and the exits before the result. A LOST verdict follows from the first two and is
+   refuted by the result, which a driver writes before it gives up its node or its life. So a job that finishes between
+   two reads is seen as finished, never as LOST.
 3. The status before the result, for the same reason: a reader that sees a status of a finished run sees the result too.
 
-Reads whose paths are known go out together. Within one round trip the order is that of the requests.
+Reads with known paths share a round trip, in which the order is that of the requests.
 
-* A standing takes five reads in two round trips: most jobs of a cluster are led, and need no more.
+* A standing takes five reads in two round trips: most jobs of a cluster have a leader, and need no more.
 * A list takes eight reads in two round trips.
 * A whole job takes three round trips: its own nodes, its newest run, and the submissions of that run.
 
@@ -52,25 +52,25 @@ from airflow_provider_ha.records import Record
 def list_jobs(
     coordinator: Coordinator, cluster_paths: ClusterPaths, *, watch: Callable[[], None] | None = None
 ) -> list[str]:
-    """Return the ids of the cluster's jobs, sorted; empty when the cluster does not exist yet.
+    """Return the ids of the cluster's jobs, sorted; empty if the cluster does not exist yet.
 
-    :param watch: Called once or twice when there may be more or fewer.
+    :param watch: Called once or twice when the list may have changed.
     """
     known = ours(coordinator.children(cluster_paths.base, watch=watch), is_job, parent=cluster_paths.base)
-    # After the jobs: one that is deleted between the two reads is gone in this answer.
+    # Read after the jobs: a job deleted between the two reads is in this list.
     gone = set(coordinator.children(cluster_paths.deleted_jobs, watch=watch))
     return [job_id for job_id in known if job_id not in gone]
 
 
 def list_deleted_jobs(coordinator: Coordinator, cluster_paths: ClusterPaths) -> list[str]:
-    """Return the ids of the jobs that were deleted, or are being deleted, sorted."""
+    """Return the ids of the jobs that are deleted or being deleted, sorted."""
     return ours(coordinator.children(cluster_paths.deleted_jobs), is_job, parent=cluster_paths.deleted_jobs)
 
 
 def create_job(coordinator: Coordinator, paths: JobPaths) -> None:
-    """Make the parents of everything that the job will ever hold. Idempotent.
+    """Create the parents of all nodes of the job. Idempotent.
 
-    A job without a run is harmless: nothing recovers it, and the next submission uses it.
+    A job without a run is harmless: it is not recovered, and the next submission uses it.
     """
     coordinator.ensure(*paths.skeleton)
 
@@ -78,15 +78,15 @@ def create_job(coordinator: Coordinator, paths: JobPaths) -> None:
 T = TypeVar("T")
 RecordT = TypeVar("RecordT", bound=Record)
 SESSIONS = 3  # attempts to read a job within one session: the order of reads holds only there
-_AT_ONCE = 500  # jobs in one round trip: their answers fit the time of a heartbeat
+_AT_ONCE = 500  # jobs per round trip: the responses arrive within a heartbeat
 
 
 def read_status(coordinator: Coordinator, paths: JobPaths) -> JobStatus:
     """Read a whole job.
 
-    :raises UnknownJobError: The cluster has no such job; names those that it has.
-    :raises RecordCorruptError: A record of the job is not what was written.
-    :raises NotConnectedError: Could not be found out: says nothing about the job.
+    :raises UnknownJobError: The job does not exist; the message has the cluster's jobs.
+    :raises RecordCorruptError: A record of the job is damaged.
+    :raises NotConnectedError: ZooKeeper could not be read, so the state of the job is unknown.
     """
     return in_one_session(
         coordinator, paths.label, lambda: assemble(coordinator, paths, coordinator.read(first_reads(paths)))
@@ -96,10 +96,10 @@ def read_status(coordinator: Coordinator, paths: JobPaths) -> JobStatus:
 def survey(
     coordinator: Coordinator, cluster: ClusterPaths, job_ids: Iterable[str], *, watch: PathWatch | None = None
 ) -> Iterator[JobStatus[StandingDepth]]:
-    """Yield the standing of each job, in two round trips for all.
+    """Yield the jobs' standings, in two round trips for all.
 
     :param watch: Called with the path of a node that was read, when it may have changed.
-    :raises NotConnectedError: It could not be found out: says nothing about any job.
+    :raises NotConnectedError: ZooKeeper could not be read, so the state of the jobs is unknown.
     """
     kept_apart = set(coordinator.children(cluster.quarantine))
     jobs = [cluster.job(job_id) for job_id in job_ids]
@@ -116,10 +116,10 @@ def _standings(
 
 
 def in_one_session(coordinator: Coordinator, what: str, read: Callable[[], T]) -> T:
-    """Return what *read* returns, read again when the session changed: the order of reads holds only in one.
+    """Return the result of *read*, repeated if the session changed: the order of reads holds only within a session.
 
-    :param what: What is read, for the error.
-    :raises NotConnectedError: It changed again and again.
+    :param what: Subject of the read, for the error.
+    :raises NotConnectedError: The session changed repeatedly.
     """
     for _ in range(SESSIONS):
         session = coordinator.session
@@ -152,7 +152,7 @@ def standing_steps(paths: JobPaths, quarantined: bool = False) -> Steps[JobStatu
             result=result,
         )
     leader, is_known = _readable(first[paths.leader], LeaderInfo)
-    if newest is None or not (newest.ended or newest.result):  # the owner of an unreadable node leads all the same
+    if newest is None or not (newest.ended or newest.result):  # the owner of an unreadable node leads anyway
         is_readable = is_readable and is_known
     return JobStatus(
         job_id=paths.job_id,
@@ -211,7 +211,7 @@ def _readable(node: Node | None, record: type[RecordT]) -> tuple[RecordT | None,
 
 
 def first_reads(paths: JobPaths) -> Reads:
-    """Return the first of the three round trips for a whole job."""
+    """Return the first of the three reads of a whole job."""
     return Reads(
         (
             paths.epoch,
@@ -227,7 +227,7 @@ def first_reads(paths: JobPaths) -> Reads:
 
 
 def assemble(coordinator: Coordinator, paths: JobPaths, first: ReadResponse) -> JobStatus:
-    """Return the whole job from the first round trip, and from two more.
+    """Return the whole job from the first round trip and two more.
 
     :raises UnknownJobError, RecordCorruptError: As :func:`read_status`.
     """

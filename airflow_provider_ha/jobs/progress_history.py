@@ -1,15 +1,16 @@
 """Progress of a job's batches over days: durations, rows and lag, in storage, for charts.
 
-A point is a minute of a query. Batches that were committed in the same minute are one point: their rows are added up,
-their time is the mean and the longest, their rate is that of all rows over the time in which they arrived, batch and
-lag are those of the newest. A minute in which no batch was committed has no point.
+A point is a minute of a query. Batches committed in the same minute form a single point: the sum of their rows, the
+mean and the longest of their durations, all rows over the time in which they arrived as the rate, and batch and lag of
+the newest. A minute without a commit has no point.
 
-The points of six hours are one object, which the leader of an epoch rewrites once a minute while batches come. Its
-first write takes over what earlier epochs have of the same six hours, so the object of the highest epoch has all of
-them. The ones below it, and all that is older than a week, are then removed: a job has at most some 30 objects, of some
-25 kB for each query.
+The points of six hours form an object, which the leader of an epoch rewrites once a minute while batches come. Its
+first write includes the points of earlier epochs for the same six hours, so the object of the highest epoch is
+complete. Objects of lower epochs, and objects older than a week, are then removed: a job has at most some 30 objects,
+of some 25 kB per query.
 
-Invariant: no decision depends on it. Nothing is removed that a newer object does not have, or that is not too old.
+Invariant: no decision depends on the history. An object is removed only if a newer object has its points, or if it is
+too old.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 log = logging.getLogger(__name__)
 RESOLUTION = timedelta(minutes=1)
 PERIOD = timedelta(hours=6)
-"""Of which the points are one object."""
+"""Time span of the points in an object."""
 KEPT = timedelta(days=7)
 _EPOCH_START = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NAME = re.compile(r"(\d{8}T\d{2})-e(\d+)\.json")
@@ -40,17 +41,17 @@ _Row = tuple[int, int, int, float, float, int, float, int | None]
 
 
 class ProgressPoint(Model):
-    """A minute of a query: one batch, or several.
+    """A minute of a query with at least one batch.
 
-    :param at: The beginning of the minute in which they were committed, UTC.
-    :param batch: The newest of them.
-    :param batches: How many they are.
-    :param batch_seconds: How long one took, on average.
-    :param longest_seconds: How long the longest one took.
-    :param input_rows: Rows that they read in all.
-    :param input_rate: Rows per second that arrived for them.
-    :param lag: Rows that the sources had when the newest one was planned, and that it did not read; ``None`` when they
-        do not tell.
+    :param at: Start of the minute of their commits, UTC.
+    :param batch: Number of the newest batch.
+    :param batches: Number of batches.
+    :param batch_seconds: Mean duration of a batch.
+    :param longest_seconds: Longest duration of a batch.
+    :param input_rows: Rows read by all batches.
+    :param input_rate: Rows per second that arrived for the batches.
+    :param lag: Rows that the sources had when the newest batch was planned, and that it did not read; ``None`` if the
+        sources do not report this.
     """
 
     at: datetime
@@ -65,11 +66,11 @@ class ProgressPoint(Model):
 
     @property
     def arrival_seconds(self) -> float:
-        """The time in which its rows arrived; that of its batches where the rate is unknown."""
+        """Time in which the rows arrived; the duration of the batches if the rate is unknown."""
         return self.input_rows / self.input_rate if self.input_rate > 0 else self.batches * self.batch_seconds
 
     def with_later(self, other: ProgressPoint) -> ProgressPoint:
-        """Return one point for both; *other* has the newer batches."""
+        """Return a combined point; *other* has the newer batches."""
         batches, rows = self.batches + other.batches, self.input_rows + other.input_rows
         arrival = self.arrival_seconds + other.arrival_seconds
         return ProgressPoint(
@@ -99,7 +100,7 @@ class ProgressPeriod(Record):
     points: dict[str, tuple[_Row, ...]]
 
     def unpacked(self) -> Iterator[ProgressPoint]:
-        """Yield its points."""
+        """Yield the points."""
         for query, rows in self.points.items():
             for second, batch, batches, mean, longest, read, rate, lag in rows:
                 yield ProgressPoint(
@@ -128,7 +129,7 @@ _Points = dict[tuple[str, datetime], ProgressPoint]
 
 
 class ProgressHistory:
-    """The history that the leader of one epoch writes. Safe in several threads; :meth:`write` is for one of them."""
+    """The history that the leader of an epoch writes. Safe in several threads, except :meth:`write`."""
 
     def __init__(self, store: ObjectStore, keys: JobKeys, epoch: int) -> None:
         self._store = store
@@ -136,12 +137,12 @@ class ProgressHistory:
         self._epoch = epoch
         self._points: dict[datetime, _Points] = {}
         self._changed: set[datetime] = set()
-        # Period whose earlier epochs were taken over -> their keys, until they are removed.
+        # Period whose earlier points were included -> keys of their objects, until these are removed.
         self._taken: dict[datetime, tuple[str, ...] | None] = {}
         self._lock = threading.Lock()
 
     def add(self, point: ProgressPoint) -> None:
-        """Note a batch, or several, for the next write."""
+        """Record one or more batches for the next write."""
         at = _floor(point.at, RESOLUTION)
         period, name = _floor(at, PERIOD), (point.query, at)
         with self._lock:
@@ -151,16 +152,17 @@ class ProgressHistory:
             self._changed.add(period)
 
     def write(self, now: datetime) -> None:
-        """Write what is new; nothing when nothing is. What failed is written the next time.
+        """Write new points, if any. The next call repeats a failed write.
 
-        :raises StorageError: It could not be written.
+        :raises StorageError: The points could not be written.
         """
         self._forget(now)
         for period in sorted(self._changed):
             if period not in self._taken:
                 self._taken[period] = self._take_over(period)
             with self._lock:
-                self._changed.discard(period)  # before the write: what comes while it is under way is written next
+                # before the write: points that arrive during the write are written next time
+                self._changed.discard(period)
                 record = _packed(self._keys.job_id, self._epoch, self._points[period].values())
             try:
                 self._store.write(self._keys.progress(_name(period), self._epoch), record.to_bytes())
@@ -173,7 +175,7 @@ class ProgressHistory:
                 self._taken[period] = None
 
     def _take_over(self, period: datetime) -> tuple[str, ...]:
-        """Take in what the last epoch before this one has; return the keys that are superseded once this is written."""
+        """Include the points of the last earlier epoch; return the keys that the next write supersedes."""
         earlier = [found for found in _found(self._store, self._keys) if found.period == period]
         below = sorted((each for each in earlier if each.epoch < self._epoch), key=lambda each: each.epoch)
         for position in reversed(range(len(below))):
@@ -192,7 +194,7 @@ class ProgressHistory:
             self._points[period] = merged
 
     def _forget(self, now: datetime) -> None:
-        """Forget what cannot change any more, and what could not be written for as long as it would be kept."""
+        """Remove points from memory that are final, or that are too old to be written."""
         current = _floor(now, PERIOD)
         with self._lock:
             over = [
@@ -206,19 +208,19 @@ class ProgressHistory:
                 self._taken.pop(period, None)
 
     def _remove(self, superseded: Iterable[str], now: datetime) -> None:
-        """Remove what the write has superseded, and what is too old."""
+        """Remove superseded objects, and objects that are too old."""
         old = [found.key for found in _found(self._store, self._keys) if found.period + PERIOD <= now - KEPT]
         for key in (*superseded, *old):
             self._store.delete(key)
 
 
 def read_progress(store: ObjectStore, job_id: str, *, since: datetime) -> list[ProgressPoint]:
-    """Return the points of a job from the minute of *since* on, oldest first; at most those of a week.
+    """Return the points of a job from the minute of *since* on, oldest first; at most a week.
 
-    A period whose object cannot be read as such is left out, and the log says so.
+    Unreadable objects are left out and logged.
 
-    :param since: With its zone.
-    :raises StorageUnavailableError: Storage could not be read: nothing is known.
+    :param since: A moment with a time zone.
+    :raises StorageUnavailableError: Storage could not be read.
     """
     newest: dict[datetime, _Found] = {}
     for found in _found(store, JobKeys(job_id)):
@@ -239,11 +241,11 @@ def _found(store: ObjectStore, keys: JobKeys) -> Iterator[_Found]:
 
 
 def _read(store: ObjectStore, found: _Found) -> tuple[ProgressPoint, ...] | None:
-    """Return the points of an object; ``None`` when it is gone, or not what was written."""
+    """Return the points of an object; ``None`` if it is missing or damaged."""
     try:
         return tuple(ProgressPeriod.from_bytes(store.read(found.key), source=found.key).unpacked())
     except ObjectMissingError:
-        return None  # a newer epoch has taken it over
+        return None  # a newer epoch has included its points
     except RecordCorruptError as error:
         log.warning("the progress of six hours is left out: %s", error)
         return None

@@ -1,8 +1,8 @@
-"""History of a job: runs, submissions, the leader of each epoch, and its end. Read-only.
+"""History of a job: runs, submissions, the leaders of epochs, and its end. Read-only.
 
-Everything comes from nodes that are written once (``runs/<n>``, its submissions, their ``led`` and ``exit``, the
-results, the recoveries), so it needs no order of reads, and it is as long as retention lets it be. A run is removed as
-a whole (``jobs.retention.past_runs``): one that is still there after everything of it was read was read as a whole.
+All nodes are written once (``runs/<n>``, its submissions, their ``led`` and ``exit``, the results, the recoveries), so
+the order of reads does not matter. Retention limits the length of the history. A run is removed as a whole
+(``jobs.removal.past_runs``): if it still exists after the last read, it was read as a whole.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from airflow_provider_ha.records import Record
 
 
 RecordT = TypeVar("RecordT", bound=Record)
-RUNS = 20  # newest runs that are read unless more are asked for
-ATTEMPTS = 200  # newest submissions of each
+RUNS = 20  # default number of newest runs to read
+ATTEMPTS = 200  # newest submissions per run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One submission of a run.
+    """A submission of a run.
 
-    :param led: Which process of it led, since when; ``None`` when none did.
-    :param exit: Its proven end; ``None`` while it lives, and when nothing proves its death.
-    :param recovery: Who recovered its loss; ``None`` without one.
+    :param led: The process that led, and when; ``None`` if none did.
+    :param exit: Its proven end; ``None`` while it lives, or without a proof of death.
+    :param recovery: The recovery of its loss; ``None`` without one.
     """
 
     submission: Submission
@@ -45,10 +45,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:
-    """One run.
+    """A run.
 
-    :param attempts: Ascending; the newest ones.
-    :param attempts_left_out: How many earlier ones were not read.
+    :param attempts: The newest submissions, ascending.
+    :param attempts_left_out: Number of earlier submissions that were not read.
     """
 
     run: Run
@@ -61,10 +61,10 @@ class RunHistory:
 class JobHistory:
     """The runs of a job.
 
-    :param leader: Who leads now; ``None`` when no process does.
+    :param leader: The current leader, or ``None``.
     :param runs: Newest first.
-    :param runs_left_out: How many earlier ones were not read.
-    :param unreadable: Records that are there and cannot be read.
+    :param runs_left_out: Number of earlier runs that were not read.
+    :param unreadable: Records that cannot be read.
     """
 
     job_id: str
@@ -79,15 +79,15 @@ def read_history(
 ) -> JobHistory:
     """Read the newest *runs* runs of a job.
 
-    :param epochs: At most so many submissions of these, the newest ones; all by default.
-    :raises UnknownJobError: The cluster has no such job.
-    :raises NotConnectedError: It could not be found out.
+    :param epochs: Limit for the number of submissions, newest first; no limit by default.
+    :raises UnknownJobError: The job does not exist.
+    :raises NotConnectedError: ZooKeeper could not be read.
     """
     return follow(coordinator, history_steps(paths, runs=runs, epochs=epochs))
 
 
 def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None) -> Steps[JobHistory]:
-    """Read the same in four round trips, which other readers may share."""
+    """Read the same as :func:`read_history` in four round trips, which other readers may share."""
     unreadable: list[UnreadableRecord] = []
     first = yield Reads((paths.base, paths.leader), (paths.runs, paths.recoveries))
     base = first.nodes[paths.base]
@@ -162,7 +162,7 @@ def _attempts(paths: JobPaths, number: int, seen: ReadResponse) -> list[int]:
 
 
 def _newest(known: Mapping[int, list[int]], epochs: int | None) -> dict[int, list[int]]:
-    """Return which submissions of which runs are read, newest run first; a run that none is left for is left out."""
+    """Return run -> submissions to read, newest run first; runs beyond the limit are left out."""
     left = epochs if epochs is not None else ATTEMPTS * len(known)
     chosen: dict[int, list[int]] = {}
     for number in sorted(known, reverse=True):

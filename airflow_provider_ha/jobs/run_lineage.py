@@ -1,6 +1,6 @@
 """Lineage of a run for OpenLineage: start, progress, inputs and outputs.
 
-The truth about inputs and outputs is in the checkpoints: a script is never read for it.
+Inputs and outputs come from the checkpoints; the script is not analysed for them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from airflow_provider_ha.jobs.runs.run_store import RunView
 
 
 log = logging.getLogger(__name__)
-_CHECKPOINTS = 5  # that are looked at for what each query reads: a checkpoint without new batches does not say it
+_CHECKPOINTS = 5  # newest ones, searched for the inputs of queries: a checkpoint without new batches does not have them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineageStart:
-    """What a run started from.
+    """Start of a run.
 
-    :param source_job: Job that it belongs to; ``None`` for a fresh start.
+    :param source_job: Job of the checkpoint or savepoint; ``None`` for a fresh start.
     :param source: ``checkpoint-12``, ``savepoint-<id>``, or the directories; ``None`` for a fresh start.
-    :param verdict: Of the restore plan; ``None`` for a fresh start, and for a plan that cannot be read any more.
-    :param executed_again: Query -> how many recorded batches the plan has executed again.
+    :param verdict: Verdict of the restore plan; ``None`` for a fresh start, and for an unreadable plan.
+    :param executed_again: Query -> number of recorded batches that the plan executes again.
     """
 
     kind: StartKind
@@ -43,11 +43,11 @@ class LineageStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLineage:
-    """One run, as OpenLineage receives it.
+    """A run as reported to OpenLineage.
 
-    :param attempt: Its newest submission; ``None`` before the first one.
-    :param epoch: Of its leader, or of its result; ``None`` before a driver leads.
-    :param checkpoint: Number of the newest checkpoint of the run; ``None`` before the first one.
+    :param attempt: Its newest submission; ``None`` before the first.
+    :param epoch: Epoch of its leader or its result; ``None`` before a driver leads.
+    :param checkpoint: Number of the run's newest checkpoint; ``None`` before the first.
     """
 
     job_id: str
@@ -63,12 +63,12 @@ class RunLineage:
 
 
 def run_lineage(job: JobContext, run: int) -> RunLineage:
-    """Return what is known of a run. Reads only.
+    """Return the lineage of a run. Reads only.
 
-    What a fresh run reads and writes is known with its first checkpoint, what a restored run does with its plan.
+    The inputs and outputs of a fresh run are known from its first checkpoint on, and for a restored run from its plan.
 
-    :raises UnknownJobError: The cluster has no such job.
-    :raises RecordCorruptError: The run is not what was written.
+    :raises UnknownJobError: The job does not exist.
+    :raises RecordCorruptError: The record of the run is damaged.
     :raises NotConnectedError: ZooKeeper does not answer.
     :raises StorageUnavailableError: Storage does not answer.
     """
@@ -82,7 +82,7 @@ def run_lineage(job: JobContext, run: int) -> RunLineage:
     brokers = _brokers(job, view)
     sinks = {name: query.sink for name, query in (plan.queries if plan is not None else {}).items()}
     read = {name: query.replay for name, query in (plan.queries if plan is not None else {}).items()}
-    for checkpoint in reversed(checkpoints):  # the newest one counts
+    for checkpoint in reversed(checkpoints):  # newest last, so that it takes precedence
         sinks |= {name: query.sink for name, query in checkpoint.queries.items()}
         read |= {name: query.entries for name, query in checkpoint.queries.items() if query.entries}
     return RunLineage(
@@ -125,10 +125,10 @@ def _plan(job: JobContext, view: RunView) -> RestorePlan | None:
 
 
 def _checkpoints(job: JobContext, run: int) -> Iterator[Checkpoint]:
-    """Yield the newest checkpoints of the run that can be read, newest first."""
+    """Yield the newest readable checkpoints of the run, newest first."""
     store = checkpoint_store(job)
     for pointer in [each for each in store.list() if each.run == run][:_CHECKPOINTS]:
-        with suppress(ObjectMissingError, RecordCorruptError):  # removed since, or for a verification to judge
+        with suppress(ObjectMissingError, RecordCorruptError):  # just removed, or left to a verification
             yield store.load(pointer)
 
 

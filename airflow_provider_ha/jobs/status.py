@@ -1,7 +1,7 @@
 """Status of a job, and the state that follows from the reads. Pure.
 
 :mod:`~airflow_provider_ha.jobs.observe` reads a job at one of three depths. The depth is part of the type: a function
-that needs a whole job accepts no other.
+    that needs a whole job accepts no other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DepthT_co = TypeVar("DepthT_co", bound=StandingDepth, covariant=True, default=Wh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestRun:
-    """The facts about the newest run that its state depends on.
+    """Facts about the newest run that determine its state.
 
     :param attempt: Its newest submission; 0 without one.
     :param created_zxid: ZooKeeper transaction that created this submission, and wrote the graph pointer.
@@ -54,9 +54,9 @@ class NewestRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus(Generic[DepthT_co]):
-    """A job as it was read. Without a parameter, the type stands for a whole job.
+    """A job as read. Without a parameter, the type means a whole job.
 
-    :param leader: The leader, of any run; ``None`` without a leader.
+    :param leader: The leader, for any run; ``None`` without a leader.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param epoch_zxid: ZooKeeper transaction of that leadership: orders it against submissions.
     :param graph: Exists if and only if a new leader has to recover the job.
@@ -65,12 +65,12 @@ class JobStatus(Generic[DepthT_co]):
     :param broken: Whether a record cannot be read. A whole job raises an error instead.
     :param mark: Changes with each change of the nodes that were read; for a standing only.
     :param status: The status that the leader last wrote, maybe in an earlier epoch. From the second depth on.
-    :param loops: Whether the newest attempts have failed in a row; only a list reads it.
+    :param loops: Whether the newest attempts have all failed; only a list reads it.
     :param run: The newest run. This and the following fields are for a whole job only.
-    :param generation: Which working directory is current.
+    :param generation: The current working directory.
     :param checkpoint_numbers: Retained checkpoints, ascending.
     :param checkpoint_counter: Highest checkpoint number ever given out; 0 for none.
-    :param recovery: The recovery of the loss of *epoch*; ``None`` while no process has claimed it.
+    :param recovery: The recovery of the loss of *epoch*; ``None`` until it is claimed.
     """
 
     job_id: str
@@ -136,17 +136,17 @@ class JobStatus(Generic[DepthT_co]):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the newest run has no result and its newest driver is gone."""
+        """``True`` if the newest run has no result and its newest driver is gone."""
         return self._state is JobState.LOST
 
     @property
     def is_over(self) -> bool:
-        """Whether the newest run has a result."""
+        """``True`` if the newest run has a result."""
         return self.newest is not None and self.newest.result is not None
 
     @property
     def is_led(self) -> bool:
-        """Whether the newest submission leads. The leader node of an earlier one may outlive it."""
+        """``True`` if the newest submission leads. The leader node of an earlier one may outlive it."""
         newest, leader = self.newest, self.leader
         if newest is None or not newest.attempt or leader is None or self.broken:
             return False
@@ -155,19 +155,19 @@ class JobStatus(Generic[DepthT_co]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the job has no graph pointer: no new leader has to recover it."""
+        """``True`` if the job has no graph pointer, so that no new leader has to recover it."""
         return self.graph is None and not self.broken
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether something may have to be done about the job. A led or idle job needs nothing."""
+        """``True`` if the job may need an action; a led or idle job needs none."""
         return self.quarantined or not (self.is_led or self.is_idle)
 
     @property
     def is_unclear(self) -> bool:
-        """Whether only the whole job shows what has to be done.
+        """``True`` if only the whole job shows the necessary action.
 
-        Another release wrote its pointer, the leader is of another attempt, or a record cannot be read.
+        Another release wrote its pointer, the leader belongs to another attempt, or a record cannot be read.
         """
         if self.quarantined or self.is_idle:
             return False
@@ -182,9 +182,9 @@ class JobStatus(Generic[DepthT_co]):
 
     @property
     def lag(self: JobStatus[RunDepth]) -> int | None:
-        """Rows that the sources of a led job have and its queries have not read; at most a minute old.
+        """Unread rows in the sources of a led job; at most a minute old.
 
-        ``None`` without a leader that has written a status, and when no query reports its lag.
+        ``None`` without a leader's status, or without a query that reports its lag.
         """
         if self.leader is None or self.status is None or self.status.epoch != self.leader.epoch:
             return None
@@ -193,7 +193,7 @@ class JobStatus(Generic[DepthT_co]):
 
     @property
     def needs_attention(self: JobStatus[RunDepth]) -> bool:
-        """Whether a person should look at the job."""
+        """``True`` if a user should check the job."""
         return self.broken or self.quarantined or self.loops or self.state in _FOR_A_PERSON
 
     @property
@@ -203,10 +203,10 @@ class JobStatus(Generic[DepthT_co]):
 
 
 def led_state(leader: LeaderInfo, status: Status | None) -> JobState:
-    """Return the leader's own record; a status of another epoch says nothing about this one."""
+    """Return the state in the leader's status; a status of another epoch is ignored."""
     if status is None or status.epoch != leader.epoch:
         return JobState.STARTING
     if status.is_stalled:
         return JobState.STALLED
-    # Terminal is what has a result. Without one the leader is still on its way there.
+    # Only a run with a result is terminal. Without one, the leader is still about to write it.
     return JobState.STOPPING if status.state.terminal else status.state  # guard: status-is-taken-for-a-result
