@@ -84,7 +84,7 @@ class ReconcileTimings:
     :param poll: Longest pause between two reads of a waiting job, and after a failure.
     :param backstop: Pause between two reads of a job without open actions; its watches trigger earlier reads.
     :param inspection: Limit for reading a job: a hanging file system returns neither a result nor an error.
-    :param act: Limit for an act: a launch, or the cleanup of many files, which the next leader continues.
+    :param act: Limit for an act: a launch, or a cleanup of many files; the next leader continues a cleanup.
     """
 
     debounce: float = 1.0

@@ -71,7 +71,7 @@ class JobRecords:
     def commit(self, *ops: Op) -> list[int]:
         """Apply *ops* in one transaction. They create nodes whose names only one process can take.
 
-        They may also complete such a record, by compare-and-set in the process that it describes.
+        They may also complete a record, by compare-and-set in the process that it describes.
 
         :raises LeadershipError: A process that acts as the cluster's leader no longer leads it; the writes were
             rejected.

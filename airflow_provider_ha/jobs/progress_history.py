@@ -1,8 +1,8 @@
 """Progress of a job's batches over days: durations, rows and lag, in storage, for charts.
 
-A point is a minute of a query. Batches committed in the same minute form a single point: the sum of their rows, the
-mean and the longest of their durations, all rows over the time in which they arrived as the rate, and batch and lag of
-the newest. A minute without a commit has no point.
+A point is a minute of a query. Batches committed in the same minute form a single point, with the sum of their rows,
+the mean and the longest of their durations, the rate of all rows over their time of arrival, and batch and lag of the
+newest. A minute without a commit has no point.
 
 The points of six hours form an object, which the leader of an epoch rewrites once a minute while batches come. Its
 first write includes the points of earlier epochs for the same six hours, so the object of the highest epoch is

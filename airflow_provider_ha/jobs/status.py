@@ -57,7 +57,7 @@ class JobStatus(Generic[DepthT_co]):
     """A job as read. Without a parameter, the type means a whole job.
 
     :param leader: The leader, for any run; ``None`` without a leader.
-    :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
+    :param epoch: Epoch of the latest leadership, past or present; 0 if the job was never led.
     :param epoch_zxid: ZooKeeper transaction of that leadership: orders it against submissions.
     :param graph: Exists if and only if a new leader has to recover the job.
     :param facts: The newest run, at a depth that does not read *run*.
@@ -69,7 +69,7 @@ class JobStatus(Generic[DepthT_co]):
     :param run: The newest run. This and the following fields are for a whole job only.
     :param generation: The current working directory.
     :param checkpoint_numbers: Retained checkpoints, ascending.
-    :param checkpoint_counter: Highest checkpoint number ever given out; 0 for none.
+    :param checkpoint_counter: Highest checkpoint number ever assigned; 0 for none.
     :param recovery: The recovery of the loss of *epoch*; ``None`` until it is claimed.
     """
 

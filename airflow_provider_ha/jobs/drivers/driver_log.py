@@ -136,7 +136,8 @@ class LogReader:
     :param most: Limit for their size in bytes. A line that exceeds it is left out, except the last line, which is cut.
     :param root: Ancestor directory below which links are not followed; by default the directory of the log.
     :raises OSError: The log cannot be read.
-    :raises LogMissingError: The log is no file, or is reached through a link (:mod:`driver_home`); raised by each read.
+    :raises LogMissingError: The log is no file, or is reached through a link
+        (:mod:`~airflow_provider_ha.jobs.drivers.driver_home`); raised by each read.
     """
 
     def __init__(self, log: Path, *, lines: int, most: float = math.inf, root: Path | None = None) -> None:

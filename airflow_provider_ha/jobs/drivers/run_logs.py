@@ -60,7 +60,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
 def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     """Return the log of a submission on this host.
 
-    :raises LogMissingError: Only another host has the log, or no longer any host; the message has host and path.
+    :raises LogMissingError: Only another host has the log, or the log is gone; the message has host and path.
     """
     place, attempt = _own_place(job, run, view), view.submission.attempt
     which = f"attempt {attempt} of run {run} of job {job.job_id!r}"

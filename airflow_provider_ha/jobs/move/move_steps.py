@@ -148,7 +148,7 @@ log = logging.getLogger(__name__)
 
 
 def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acting: CallerIdentity) -> Move:
-    """Return the move that :func:`move_job` would make. Changes only probes of the target's store, which it removes.
+    """Return the move that :func:`move_job` would make. Writes only probes to the target's store, and removes them.
 
     :raises HaError: As :func:`move_job`, for refusals before the first change.
     """

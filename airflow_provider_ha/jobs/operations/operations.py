@@ -7,7 +7,7 @@ that waits for it.
 Invariant for the leader: the answer to an operation that ends the run (stop, cancel) is in the transaction of the run's
 result (:func:`ending_ops`), together with the answers to all other requests for an end. Every other answer comes before
 it. If an operation is still open when the run has its result, its answer follows from that result (:func:`read`), even
-if all its writers were gone, or if the request came at the same moment.
+if no process wrote an answer, or if the request came at the same moment.
 
 Two users, or a user and a DAG, may stop the same job. Only the first request is carried out. A request whose demands
 the end does not meet has FAILED: its answer has the cause of the end, the unmet demand, and the remedy.

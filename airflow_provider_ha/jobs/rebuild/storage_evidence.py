@@ -6,7 +6,7 @@ Invariants:
   epoch that was used before.
 - Pointers are created only for complete objects. A payload without its pin is kept for exact replay but is no longer a
   checkpoint. Without pins, as on S3 and HDFS, the same holds for a payload whose batches the collector has removed from
-  the logs of its working directory. A directory without a manifest, or with other files than its manifest has, is no
+  the logs of its working directory. A directory without a manifest, or whose files differ from its manifest, is no
   savepoint.
 - Of two payloads with the same number, the payload with the higher epoch counts: the other leader lost the job before
   it could write its pointer.

@@ -1,7 +1,7 @@
 """Transactions after a loss: claim the next submission, or end the run.
 
-A process changes a job only as its leader. So the epoch grows by one, and a driver that comes up late finds a result
-and refuses to run.
+A process changes a job only as its leader. So the epoch grows by one, and a driver that starts late finds a result and
+refuses to run.
 
 - ``ApplicationRefusedError`` is about the job: every host gives the same answer, so the run ends.
 - ``ConfigurationError`` is about the place: no Spark, no component, no S3A, a release that is too old. If a driver of
@@ -10,7 +10,7 @@ and refuses to run.
   watches it.
 
 Invariant: the node of a submission is created once, in one transaction with the check that the run is live and the
-newest, and with the recovery of the lost epoch. The id in the node identifies its owner even if the answer is lost.
+newest, and with the recovery of the lost epoch. The id in the node identifies its owner even if the response is lost.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def new_submission(
 
 
 def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, ...] = ()) -> bool:
-    """Create the node of a submission; ``False`` when another one has its number, or the run has a result.
+    """Create the node of a submission; ``False`` if the number is taken, or the run has a result.
 
-    Also ``False`` when a cancel of the run is open: its driver is dead, so the caller ends the run instead. Idempotent:
-    a repeated call with the same submission returns the same value.
+    Also ``False`` if a cancel of the run is open: its driver is dead, so the caller ends the run instead. Idempotent: a
+    repeated call with the same submission returns the same value.
 
     :param also: Operations of the same transaction.
     :raises LeadershipError: This process acts for the cluster and no longer leads it.
@@ -141,13 +141,13 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
 
 
 def _is_made(job: JobRecords, path: str, submission: Submission) -> bool:
-    """Return whether an earlier call, whose answer was lost, has made the node: only then does it hold its own id."""
+    """Return whether an earlier call with a lost response created the node, which then has this submission's id."""
     found = read_record(job.coordinator, path, Submission)
     return found is not None and found[0] == submission  # guard: claim-of-a-loss
 
 
 def note_started(job: JobRecords, run: int, submission: Submission, handle: DriverHandle) -> None:
-    """Record that an engine has taken a submission: in storage, and once next to its node."""
+    """Record that an engine has accepted a submission: in storage, and once next to its node."""
     started = SubmissionStarted(handle=handle)
     job.journal.started(run, submission, started)
     create_once(job.coordinator, job.paths.submission_started(run, submission.attempt), started)
@@ -233,7 +233,7 @@ def conclude(
             raise _over(job, number)
 
     with take_lock(job, number, admit=admit) as leadership:
-        admit()  # a driver may have led, and ended the run, between the first check and the grant
+        admit()  # a driver may have led and ended the run between the first check and the grant
         result = RunResult(
             state=state,
             epoch=leadership.epoch,
@@ -269,7 +269,7 @@ def take_lock(
 
     :param run: The run of the action, shown as the leader's run during the action.
     :param admit: Called before the lock is requested; an exception from it ends the wait.
-    :param timeout: Seconds to wait for it; a few when left out.
+    :param timeout: Seconds to wait for it; a few by default.
     :raises LeadershipUnavailableError: Another process leads the job.
     """
 

@@ -52,7 +52,7 @@ def dispose_savepoint(job: JobContext, savepoints: SavepointStore, savepoint_id:
     :raises CheckpointMissingError: There is no such savepoint.
     :raises JobStateError: The savepoint is the start of a live run without a checkpoint; or a reader holds it and no
         driver runs; or another process leads a job whose run has ended.
-    :raises OperationFailedError: The driver could not remove it, and says why.
+    :raises OperationFailedError: The driver could not remove it; the message has its reason.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     savepoints.pointer(savepoint_id)
@@ -199,7 +199,7 @@ def delete_checkpoint(job: JobContext, removal: CheckpointRemoval, *, requested_
 
     :raises CheckpointMissingError: The checkpoint no longer exists.
     :raises JobStateError: The job has come to need the checkpoint, and no driver runs; the checkpoint stays.
-    :raises OperationFailedError: The driver could not remove it, and says why.
+    :raises OperationFailedError: The driver could not remove it; the message has its reason.
     :raises OutcomeUnknownError: The driver did not answer in time.
     """
     dispose(

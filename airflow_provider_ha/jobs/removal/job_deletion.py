@@ -356,8 +356,8 @@ def _outputs(job: JobContext) -> list[str]:
 def _remove_files(job: JobContext, prove: Callable[[], None], *, keep_savepoints: bool) -> None:
     keys, area = job.keys, job.area
     # Notes about fenced functions go: they count for known epochs only. The last epoch is known from its working
-    # directory alone, so notes that outlive the directory would hide a later epoch's input, and the verdict would be
-    # SAFE.
+    # directory alone, so notes that outlive the directory would hide batches that a later epoch passed to its sinks,
+    # and the verdict would be SAFE.
     kept = (keys.savepoints, keys.payloads, keys.archives) if keep_savepoints else ()
     for found in list(job.store.list(keys.journals)):  # first, or a rebuild would recreate the runs in them
         job.store.delete(found.key)

@@ -6,7 +6,7 @@ that: see :meth:`RunStore.get`.
 
 Invariant: a submitter takes no lock, so reading the runs proves nothing. A function that reads them also returns
 operations that fail if a run was created in between, and a run is created only while its start exists
-(``jobs.submit.run_submission``). So either a simultaneous removal or the submission is rejected.
+(``jobs.submit.run_submission``). So of a simultaneous removal and submission, only one succeeds.
 """
 
 from __future__ import annotations
