@@ -159,7 +159,7 @@ ENVIRONMENT = {  # field -> variable
 
 
 class HaConfig(BaseModel):
-    """A cluster and the access to it. Roots are read literally (``uris``): they have no escapes.
+    """Cluster and its access. Roots are read literally (``uris``): they have no escapes.
 
     :param zookeeper: Hosts of the ensemble: ``"zk1:2181,zk2:2181"``; a chroot may follow: ``"zk1:2181,zk2:2181/prod"``.
     :param storage_root: URI of blobs, graphs and records: ``file:///shared/ha`` or ``s3://bucket/prefix``.
@@ -328,7 +328,7 @@ class HaConfig(BaseModel):
 
     @property
     def work_path(self) -> Path:
-        """The same as a directory of this host; meaningful only for a ``file:`` URI."""
+        """Directory of :attr:`work_uri` on this host; meaningful only for a ``file:`` URI."""
         return Path(split(self.work_uri).path)
 
     @property

@@ -226,7 +226,7 @@ class JobPaths:
         return f"{self.base}/removed_runs"
 
     def removed_requests(self, part: int) -> str:
-        """A part of the notes about requests of removed runs; *part* counts from 1."""
+        """Part of the notes about requests of removed runs; *part* counts from 1."""
         return f"{self.removed_runs}/{part}"
 
     @property

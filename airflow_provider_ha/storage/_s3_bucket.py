@@ -322,7 +322,7 @@ class Bucket:
 
     @contextmanager
     def call(self, key: str, verb: str) -> Iterator[Deadline]:
-        """Like :meth:`translated`, with one deadline for all requests inside, including retries and pauses."""
+        """Translate errors as :meth:`translated`, with one deadline for all requests, retries and pauses inside."""
         with self.translated(key, verb), self._deadlines.call() as deadline:
             yield deadline
 

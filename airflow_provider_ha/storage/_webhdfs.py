@@ -192,7 +192,7 @@ class WebHdfs:
     def ask_once_done(
         self, method: str, path: str, operation: str, *, done: Callable[[HdfsRefusalError], bool], **parameters: str
     ) -> Mapping[str, Any]:
-        """Like :meth:`ask`, for an operation that is not idempotent.
+        """Return the JSON of an operation that is not idempotent; otherwise as :meth:`ask`.
 
         :param done: Whether a refusal of a retry means that an earlier request was executed.
         """

@@ -62,7 +62,7 @@ class RequestState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request without an answer and without an operation yet.
+    """Request without an answer and without an operation yet.
 
     :param action: The requested action.
     """
