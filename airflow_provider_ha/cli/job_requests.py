@@ -102,9 +102,10 @@ def await_run(
     :raises DecisionNeededError: Its user must decide where the run continues from.
     :raises OutcomeUnknownError: The time is over; the run continues.
     """
-    begin = time.monotonic()
+    begin, said = time.monotonic(), ""
 
     def look() -> JobStatus | None:
+        nonlocal said
         try:
             snapshot = job.snapshot()
             if reached(snapshot, run, wait_for):
@@ -129,7 +130,7 @@ def await_run(
         found = None
     if found is None:
         raise OutcomeUnknownError(
-            f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it continues",
+            f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it continues. Now {said}",
             next_step=f"See `spark-ha job show {job.job_id}` and `spark-ha job logs {job.job_id}`",
         )
     return found
@@ -201,9 +202,10 @@ def _shown(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[[str, float], None]) -> Operation:
-    begin, unanswered = time.monotonic(), UnansweredStop()
+    begin, unanswered, said = time.monotonic(), UnansweredStop(), ""
 
     def look() -> Operation | None:
+        nonlocal said
         found = job.operation(operation.operation_id)
         if found is None or found.state.final:
             return found
@@ -212,9 +214,9 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
             if unanswered.due(snapshot, found):
                 job.request_stop(operation_id=found.operation_id, requested_by=found.requested_by, **found.arguments)
             said = with_failure(operation_phase(snapshot, found), snapshot, SystemClock().now())
-            tell(said, time.monotonic() - begin)
         except HaError as error:
-            tell(f"the job cannot be read at the moment: {error.message}", time.monotonic() - begin)
+            said = f"the job cannot be read at the moment: {error.message}"
+        tell(said, time.monotonic() - begin)
         return found
 
     waiting = Retrying(
@@ -226,7 +228,7 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
     found = waiting(look)
     if found is None or not found.state.final:
         raise OutcomeUnknownError(
-            f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s",
+            f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s. Now {said}",
             next_step=f"Check with `spark-ha job show {job.job_id}` whether the job has a leader; the request stays",
         )
     return found

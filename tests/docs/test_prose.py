@@ -184,7 +184,7 @@ def test_a_block_to_copy_destroys_nothing_without_a_sentence_before_it(page: Pat
             assert "remov" in paragraph_before(page, block.line).lower(), f"{page_id(page)}:{block.line}"
 
 
-_LOOKS = re.compile(r"^#+ (?:\d+\. )?(?:See|Look|Read|Find|Check|Verify)\b")
+_LOOKS = re.compile(r"^#+ (?:\d+\. )?(?:See|Look|Inspect|Read|Find|Check|Verify)\b")
 
 
 def heading_before(page: Path, line: int) -> str:

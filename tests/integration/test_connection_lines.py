@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, SessionState
-from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.coordination.raw_socket import close_session, unresolved
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 
@@ -121,3 +121,13 @@ def test_the_change_is_heard_before_it_is_logged(
     wait_until(lambda: logged, timeout=10, what="the listener")
 
     assert logged[0] == 0
+
+
+def test_a_host_name_that_does_not_resolve_is_named_with_the_resolvers_reason() -> None:
+    config = HaConfig.build(zookeeper="127.0.0.1:2181,zk.invalid:2181", storage_root="file:///s")
+
+    reason = unresolved(config)
+
+    assert reason.startswith("zk.invalid: ")
+    assert len(reason) > len("zk.invalid: ")
+    assert "127.0.0.1" not in reason

@@ -210,7 +210,8 @@ def test_a_run_that_does_not_come_up_in_time_goes_on(spark_ha: Any, app: str) ->
     code, _, err = spark_ha("job", "submit", app, *COPY, "--env", "STAND_IN=wait", "--wait", "0.5")
 
     assert code == UNKNOWN
-    assert "run 1 of job 'copy' is not running within 0.5 s; it continues" in err
+    assert "run 1 of job 'copy' is not running within 0.5 s; it continues. Now " in err
+    assert "attempt 1 has no leader yet" in err.partition("it continues. Now ")[2]
 
 
 def shell(app: str, output: Path) -> subprocess.Popen[bytes]:

@@ -80,6 +80,7 @@ def test_the_wheel_brings_the_pages_along(wheel: Path) -> None:
     }
 
     with zipfile.ZipFile(wheel) as archive:
+        assert wanted
         assert wanted <= set(archive.namelist())
 
 

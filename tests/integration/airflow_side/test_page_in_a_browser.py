@@ -301,6 +301,13 @@ def test_the_way_to_cancel_is_chosen_with_the_keyboard_and_shown_before_it_is_co
     assert asked.operation is OperationKind.CANCEL_WITH_SAVEPOINT
 
 
+def test_a_log_opens_at_its_end(open_page: Callable[..., Page]) -> None:
+    log = open_page("jobs/sensor-01/log").get_by_role("region", name="Last lines")
+
+    below, above = "log => log.scrollHeight - log.clientHeight - log.scrollTop", "log => log.scrollTop"
+    wait_until(lambda: log.evaluate(above) > 0 and log.evaluate(below) < 5, timeout=20, what="the end of the log")
+
+
 def test_a_log_is_scrolled_with_the_keyboard(open_page: Callable[..., Page]) -> None:
     page = open_page("jobs/sensor-01/log")
     page.get_by_role("region", name="Last lines").focus()
