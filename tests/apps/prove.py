@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_ha.driver import current
+
 
 source, checkpoint, trace, kind = sys.argv[1:]
 spark = SparkSession.builder.appName("prove").master("local[1]").getOrCreate()
@@ -76,7 +78,8 @@ elif kind == "finally":
         finally:
             Path(trace, "finally").touch()
 elif kind == "thread":
-    if os.environ["SPARK_HA_REHEARSAL"] != "1":
+    leader = current()
+    if os.environ["SPARK_HA_REHEARSAL"] != "1" or leader is None or not leader.rehearsal:
         Path(trace, "not-told").touch()
     threading.Thread(target=started).start()
     lines.writeStream.queryName("other").format("json").start(f"{trace}/other").awaitTermination()
