@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from airflow_provider_ha.airflow_side.links import XCOM_KEY
 from airflow_provider_ha.api.documents import events
 from airflow_provider_ha.api.documents.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
+from airflow_provider_ha.api.documents.cluster_events import CLUSTER_EVENTS, NoLeaderEvent
 from airflow_provider_ha.api.documents.driver import LogLineView, LogView, MetricsTargetView
 from airflow_provider_ha.api.documents.history import DrillListView, DrillResultView, DrillView, HistoryView
 from airflow_provider_ha.api.documents.job import JobListView, JobView, QuarantineReleaseView
@@ -60,7 +61,7 @@ from airflow_provider_ha.api.documents.znodes import AclsView, RebuildView, Tree
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
-# Command -> (when, what it prints then); one that fails prints ``views.errors.ErrorDocument``.
+# Command -> (when, what it prints then); one that fails prints ``view.ErrorDocument``.
 COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "acl check": {"": AclsView},
     "acl repair": {"": AclsView},
@@ -135,8 +136,8 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
 # XCom key -> what it holds; written before the task defers.
 XCOMS: Mapping[str, Mapping[str, type[View]]] = {XCOM_KEY: {"": TaskRunView}}
 TRIGGERS: Mapping[str, Mapping[str, type[View]]] = {
-    "SparkHaClusterTrigger": {"": events.NoLeaderEvent}
-    | {f"`{kind}`": view for kind, view in events.CLUSTER_EVENTS.items() if kind != "no_leader"},
+    "SparkHaClusterTrigger": {"": NoLeaderEvent}
+    | {f"`{kind}`": view for kind, view in CLUSTER_EVENTS.items() if kind != "no_leader"},
 }
 _HEAD = """\
 # JSON

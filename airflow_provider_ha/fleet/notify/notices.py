@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_ha.api.documents.events import cluster_event
+from airflow_provider_ha.api.documents.cluster_events import cluster_event
 
 
 Event = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.api.documents.events import cluster_event
+from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.fleet.notify.health_rules import HealthLimits, JobHealth, judge_health, of_leaders
 from airflow_provider_ha.fleet.notify.notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition

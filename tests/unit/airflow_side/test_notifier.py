@@ -12,7 +12,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_ha.airflow_side.compat.sdk import BaseNotifier
 from airflow_provider_ha.airflow_side.notifications import SparkHaNotifier, compose, compose_all
-from airflow_provider_ha.api.documents.events import CLUSTER_EVENTS
+from airflow_provider_ha.api.documents.cluster_events import CLUSTER_EVENTS
 
 
 AT = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)

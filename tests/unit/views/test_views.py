@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from airflow_provider_ha.api import documents
 from airflow_provider_ha.api.documents import events
+from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_row
 from airflow_provider_ha.api.documents.leader import LeaderView
 from airflow_provider_ha.api.documents.submission import graph_view
@@ -224,13 +225,11 @@ def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
             },
         ),
         (
-            events.cluster_event("no_leader", "j", {"reason": "broken"}, 1.5),
+            cluster_event("no_leader", "j", {"reason": "broken"}, 1.5),
             {"event": "no_leader", "job_id": "j", "reason": "broken", "lasted": 1.5},
         ),
         (
-            events.cluster_event(
-                "leadership_granted", "j", {"run": 1, "attempt": 1, "epoch": 2, "host": "h", "pid": 3}, 1.5
-            ),
+            cluster_event("leadership_granted", "j", {"run": 1, "attempt": 1, "epoch": 2, "host": "h", "pid": 3}, 1.5),
             {
                 "event": "leadership_granted",
                 "job_id": "j",
