@@ -25,7 +25,7 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.fleet.decide import ReconcileAction, judge, look
-from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.object_store import ObjectStore

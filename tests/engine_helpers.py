@@ -6,7 +6,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation, SparkOfTarget, UnknownSubmission
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.jobs.drivers.driver_spec import LocalProcess
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted, file_uri
 
 

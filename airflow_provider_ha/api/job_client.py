@@ -15,7 +15,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs import job_stores
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, refuse_others
-from airflow_provider_ha.jobs.model import Blob, JobGraph, Operation, OperationKind, Run
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
+from airflow_provider_ha.jobs.model import Operation, OperationKind, Run
 from airflow_provider_ha.jobs.operations import idle_savepoint, operations, stop
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.jobs.recovery import lost_runs

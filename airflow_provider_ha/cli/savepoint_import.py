@@ -18,7 +18,7 @@ from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, ObjectMissingError
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.recovery.transactions import brief_commit, take_lock
 
 

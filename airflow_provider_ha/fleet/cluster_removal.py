@@ -31,8 +31,8 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
 )
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_stores import checkpoint_store, require_over
-from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.observe import list_deleted_jobs
 from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.jobs.removal.job_deletion import delete_job, remove_nodes

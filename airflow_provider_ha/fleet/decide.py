@@ -34,7 +34,8 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.observe import assemble, first_reads, in_one_session
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus

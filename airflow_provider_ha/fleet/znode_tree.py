@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints import model as checkpoint_records
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
 from airflow_provider_ha.coordination.reader_leases import LeaseRecord
 from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.jobs import job_graph
 from airflow_provider_ha.jobs import model as job_records
 from airflow_provider_ha.jobs.move import move_records
 from airflow_provider_ha.jobs.removal import removal_records
@@ -159,5 +160,5 @@ def _records_of(*modules: Any) -> dict[str, type[Record]]:
 
 
 RECORDS: dict[str, type[Record]] = _records_of(
-    job_records, checkpoint_records, removal_records, move_records, watchers, removal_records, watchers
+    job_graph, job_records, checkpoint_records, removal_records, move_records, watchers, removal_records, watchers
 )

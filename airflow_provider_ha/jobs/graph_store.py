@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer, JobGraph
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.object_store import ObjectStore
 

@@ -14,7 +14,8 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.application.artifacts import fetch_graph
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import Blob, JobGraph, Run
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
+from airflow_provider_ha.jobs.model import Run
 from airflow_provider_ha.jobs.observe import read_status
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore

@@ -38,8 +38,8 @@ from airflow_provider_ha.errors import (
     UnknownJobError,
 )
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.jobs.model import Blob
 from airflow_provider_ha.jobs.runs.run_store import start_of_run
 
 

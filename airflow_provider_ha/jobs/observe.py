@@ -42,7 +42,8 @@ from airflow_provider_ha.coordination.node_names import is_job, node_numbers, ou
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.znode_records import counter_value
 from airflow_provider_ha.errors import NotConnectedError, RecordCorruptError, UnknownJobError
-from airflow_provider_ha.jobs.model import Generation, GraphPointer, LeaderInfo, Recovery, RunResult, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Generation, LeaderInfo, Recovery, RunResult, Status
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
 from airflow_provider_ha.jobs.runs.run_store import decode, reads_of_run, steps_of_run
 from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth, StandingDepth

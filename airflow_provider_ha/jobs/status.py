@@ -11,7 +11,8 @@ from typing import Generic
 
 from typing_extensions import TypeVar
 
-from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, LeaderInfo, Recovery, RunResult, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Recovery, RunResult, Status
 from airflow_provider_ha.jobs.runs.run_store import RunView
 
 

@@ -35,7 +35,7 @@ from airflow_provider_ha.jobs.drivers.driver_spec import (
     boot_id,
     host_environment,
 )
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluster, command_of

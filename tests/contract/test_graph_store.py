@@ -17,7 +17,7 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.local_store import LocalStore

@@ -28,7 +28,8 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.decide import Quarantine, judge, look, quarantine_op
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph, JobState, Status
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.move.move_records import MoveRecord
 from airflow_provider_ha.jobs.observe import create_job, read_status, survey
 from airflow_provider_ha.jobs.options.job_options import HaOptions

@@ -10,7 +10,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData, follow
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import JobStateError, UnknownJobError
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.observe import create_job, list_jobs, read_status, run_steps, standing_steps
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus, StandingDepth

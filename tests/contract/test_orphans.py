@@ -18,7 +18,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import StorageError, StorageUnavailableError
-from airflow_provider_ha.jobs.model import Artifact, Blob, GraphPointer, JobGraph, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.model import StartKind, StartPoint
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob

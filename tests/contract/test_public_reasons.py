@@ -17,7 +17,8 @@ from airflow_provider_ha.driver.ending.exit_reason import FAILURE_FILE, ExitCode
 from airflow_provider_ha.driver.figures import ReportedTriggers
 from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobState, OperationKind, RunResult, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState, OperationKind, RunResult, Status
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys

@@ -20,7 +20,8 @@ from airflow_provider_ha.driver.members.run_writer import FIGURES_SECONDS, JobWr
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import AcceptedLoss, GraphPointer, JobState, QueryStatus, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import AcceptedLoss, JobState, QueryStatus, Status
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open_storage import open_store

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.model import GraphPointer
+from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus, StandingDepth

@@ -147,8 +147,8 @@ ISO 8601 with time zone; digests are 64 hex digits. A later release may add keys
 
 A command that fails prints [an error](#errordocument) instead of its document. Documents contain no secrets.
 
-`python -m tests.docs.json_page` generates this page from the classes in `airflow_provider_ha/api/documents`. A test checks
-that it is current.
+`python -m tests.docs.json_page` generates this page from the classes in `airflow_provider_ha/api/documents`. A test
+checks that it is current.
 """
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)
 _WORDS: Mapping[Any, str] = {

@@ -13,17 +13,8 @@ from airflow_provider_ha.host.engines.engine import Observation, RunningSubmissi
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import (
-    Artifact,
-    Blob,
-    GraphPointer,
-    JobGraph,
-    JobState,
-    LeaderInfo,
-    Run,
-    RunResult,
-    StartPoint,
-)
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission

@@ -13,7 +13,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open_storage import open_store

@@ -18,7 +18,8 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create, Delete
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings

@@ -13,7 +13,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.ending.exit_reason import RESERVE_FILE, read_failure
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import BOOTSTRAP

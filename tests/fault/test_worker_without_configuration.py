@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
     Ticket,
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 
 
 TICKET = Ticket(

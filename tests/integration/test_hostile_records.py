@@ -31,7 +31,8 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.driver.checkpointing.start_point import prepare_start
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RecordCorruptError
-from airflow_provider_ha.jobs.model import Blob, Generation, JobState, Run, RunResult, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Generation, JobState, Run, RunResult, StartKind, StartPoint
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.rebuild.storage_evidence import find_checkpoints
 from airflow_provider_ha.jobs.removal.cleanup import clean_up

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import JobGraph, Target
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.restore.job_restore import restore_job

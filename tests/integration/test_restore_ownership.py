@@ -15,7 +15,8 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Run, StartPoint
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.restore.job_restore import plan_for
 from tests.integration.conftest import RECORDED_BATCH

@@ -20,7 +20,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.reader_leases import active
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.portable_helpers import (

@@ -26,7 +26,7 @@ from airflow_provider_ha.errors import (
     StorageError,
 )
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster

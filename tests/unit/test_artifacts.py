@@ -16,7 +16,7 @@ import pytest
 
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, upload_application
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.blobs import get_blob, put_blob
 from airflow_provider_ha.storage.local_store import LocalStore

@@ -64,6 +64,7 @@ VIEWED = {
     "fleet.reconciler",
     "fleet.znode_tree",
     "jobs.drivers.driver_log",
+    "jobs.job_graph",
     "jobs.model",
     "jobs.move.move_records",
     "jobs.options.conf",

@@ -11,7 +11,7 @@ from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.host.supervisor.spark_submit import properties, site_keys
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.graph_store import differences
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.move.move_arrival import moved_graph
 from airflow_provider_ha.jobs.move.move_records import MoveRequest
 from airflow_provider_ha.jobs.options.conf import counted, merged, secrets_in

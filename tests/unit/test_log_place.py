@@ -8,7 +8,8 @@ from pathlib import Path
 from airflow_provider_ha.api.documents.job import job_view
 from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
 from airflow_provider_ha.jobs.drivers.driver_log import log_place, printed_place
-from airflow_provider_ha.jobs.model import Blob, Run, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Run, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import Losses
 from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, decide, without_a_word

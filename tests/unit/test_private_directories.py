@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.spark.atomic import building, write_aside
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.storage.durable import directories_as_above, private_directories
 
 

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, ProofMessage
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.jobs.application.artifacts import upload_application
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.verification import job_drill, spark_proof
 from airflow_provider_ha.jobs.verification.job_verification import application_of, fetch, proof_place
 from airflow_provider_ha.storage.local_store import LocalStore

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ha.fleet.decide import JobObservation, ReconcileAction, judge
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import (

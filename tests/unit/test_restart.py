@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.model import Blob, JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,

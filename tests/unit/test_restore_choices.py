@@ -11,7 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.graph_store import differences
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, StartKind, StartPoint, Target
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
+from airflow_provider_ha.jobs.model import StartKind, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.jobs.restore import choices

@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.drivers.spark_release import (
     find_spark_home,
     installed_spark,
 )
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.submit import preparation
 from airflow_provider_ha.jobs.verification import spark_proof
 from tests.engine_helpers import CONFIG

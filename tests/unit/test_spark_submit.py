@@ -15,7 +15,7 @@ from airflow_provider_ha.host.supervisor.spark_submit import environment, proper
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
 from tests.engine_helpers import CONFIG
 
 

@@ -30,7 +30,7 @@ from airflow_provider_ha.host.engines.engine import (
 )
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine, properties_of
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.open_storage import open_store

@@ -30,7 +30,8 @@ from airflow_provider_ha.host.engines.engine import RunningSubmission
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.jobs.application import artifacts
 from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.model import Blob, QueryStatus
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.jobs.rebuild.rebuild_plan import _run_of_checkpoints
 from airflow_provider_ha.jobs.rebuild.storage_evidence import CheckpointEvidence, JobEvidence, _graphs

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.host.engines.registry import Engines
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.options.conf import check_conf, engine_options, named_spark_home
 from tests.engine_helpers import CONFIG
 

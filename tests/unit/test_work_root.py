@@ -11,7 +11,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.host.engines._master_rest import MasterResponse, MasterRest, MasterUnreachableError
 from airflow_provider_ha.host.engines.registry import Engines
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.submit import preparation
 from airflow_provider_ha.jobs.submit.preparation import check_work_root
 

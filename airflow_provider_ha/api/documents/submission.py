@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from airflow_provider_ha.api.documents.view import View
 from airflow_provider_ha.argument_secrets import hidden
-from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph, JobState, Target
+from airflow_provider_ha.jobs.job_graph import Artifact, GraphPointer, JobGraph, Target
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.conf import counted
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.status import JobStatus

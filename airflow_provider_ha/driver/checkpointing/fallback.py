@@ -50,7 +50,8 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     RestoreUnknownError,
 )
-from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Fallback, Generation, Run, StartKind
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.query_names import own_name, query_directory
 from airflow_provider_ha.storage.blobs import put_blob

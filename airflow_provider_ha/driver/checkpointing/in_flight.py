@@ -31,7 +31,8 @@ from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.driver.checkpointing.fallback import ask_brokers
 from airflow_provider_ha.errors import DecisionNeededError, RestoreRefusedError, StorageUnavailableError
-from airflow_provider_ha.jobs.model import Generation, JobGraph, Run
+from airflow_provider_ha.jobs.job_graph import JobGraph
+from airflow_provider_ha.jobs.model import Generation, Run
 from airflow_provider_ha.jobs.runs.submissions import Failure
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from airflow_provider_ha.driver.ending.failure_kinds import FailureVerdict, classify
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.runs.submissions import MESSAGE_LIMIT, NAME_LIMIT, Failure, FailureKind
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.outage import is_outage

@@ -23,7 +23,8 @@ from airflow_provider_ha.errors import JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobGraph, LeaderInfo, Run
+from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
+from airflow_provider_ha.jobs.model import LeaderInfo, Run
 from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView
 from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from airflow_provider_ha.storage.object_store import ObjectStore

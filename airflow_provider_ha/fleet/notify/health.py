@@ -39,7 +39,8 @@ from airflow_provider_ha.fleet.notify.health_rules import (
     stalls_again,
 )
 from airflow_provider_ha.fleet.notify.notices import Condition, Watched
-from airflow_provider_ha.jobs.model import GraphPointer, Run, RunResult, StartPoint, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Run, RunResult, StartPoint, Status
 from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.jobs.runs.watchers import readable_leader

@@ -36,7 +36,8 @@ from airflow_provider_ha.fleet.notify.notices import (
     Event,
 )
 from airflow_provider_ha.fleet.notify.session import Nodes
-from airflow_provider_ha.jobs.model import GraphPointer, LeaderInfo
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.recovery.losses import how_it_ended
 from airflow_provider_ha.jobs.runs.run_store import decode

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 

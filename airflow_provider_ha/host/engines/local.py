@@ -42,7 +42,7 @@ from airflow_provider_ha.jobs.drivers.driver_spec import (
     sees_processes_of_others,
 )
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark, release_of
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.options.conf import HOST_OPTIONS, check_options, engine_options, named_spark_home
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.durable import make_directories

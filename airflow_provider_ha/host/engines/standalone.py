@@ -53,7 +53,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
     Ticket,
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
-from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf import (
     HOST_OPTIONS,
     PYTHON_OPTION,

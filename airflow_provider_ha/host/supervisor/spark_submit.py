@@ -27,7 +27,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.java import utf8_locale
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.model import JobGraph
+from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.options.conf import (
     PYTHON_OPTION,
     check_keys,

@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.application.application_files import (
     unreadable,
 )
 from airflow_provider_ha.jobs.application.archives import pack, pack_content, unpack, unpack_archive
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, get_blob, put_blob
 from airflow_provider_ha.storage.durable import PRIVATE_DIRECTORY, make_directories
 from airflow_provider_ha.storage.object_store import ObjectStore

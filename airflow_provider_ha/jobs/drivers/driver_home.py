@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import LogMissingError
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import JobKeys
 

@@ -27,8 +27,9 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
 from airflow_provider_ha.jobs.job_stores import savepoint_store
-from airflow_provider_ha.jobs.model import Blob, JobGraph, OutputMode, StartKind
+from airflow_provider_ha.jobs.model import OutputMode, StartKind
 from airflow_provider_ha.jobs.move.move_records import (
     ArrivalRecord,
     MoveRequest,

@@ -22,8 +22,9 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Check, Create, Delete, Node, SetData
 from airflow_provider_ha.errors import JobStateError, NodeExistsError, OperationFailedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, owner_of_job, refuse_others
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
 from airflow_provider_ha.jobs.job_stores import held, savepoint_store
-from airflow_provider_ha.jobs.model import Blob, JobGraph, OperationState, StartKind
+from airflow_provider_ha.jobs.model import OperationState, StartKind
 from airflow_provider_ha.jobs.move import move_arrival
 from airflow_provider_ha.jobs.move.move_arrival import (
     check_clusters,

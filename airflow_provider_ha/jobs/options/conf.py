@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from airflow_provider_ha._version import __version__
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.uris import split
 
 

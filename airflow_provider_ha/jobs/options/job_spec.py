@@ -18,7 +18,8 @@ from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.drivers.spark_release import check_possible
-from airflow_provider_ha.jobs.model import DEFAULT_ENGINE, OutputMode
+from airflow_provider_ha.jobs.job_graph import DEFAULT_ENGINE
+from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.options.conf import check_conf
 from airflow_provider_ha.jobs.options.declaration import INTERNAL, names, option, options_of, texts, words
 from airflow_provider_ha.jobs.options.job_options import HaOptions, KafkaBootstrap, Queries, Resources, memory

@@ -21,7 +21,8 @@ from datetime import datetime
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.jobs.model import Blob, GraphPointer, JobState, Run, RunResult, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
+from airflow_provider_ha.jobs.model import JobState, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.rebuild.storage_evidence import JobEvidence, completed
 from airflow_provider_ha.jobs.runs.journal import (
     GenerationEntry,

@@ -39,7 +39,7 @@ from airflow_provider_ha.errors import (
     ObjectMissingError,
     RecordCorruptError,
 )
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.runs.journal import JobJournal, JournalEntry
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.storage import keys as storage_keys

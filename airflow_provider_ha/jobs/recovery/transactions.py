@@ -33,18 +33,9 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.job_records import JobRecords, who
-from airflow_provider_ha.jobs.model import (
-    Generation,
-    GraphPointer,
-    JobState,
-    LeaderInfo,
-    Operation,
-    Recovery,
-    Run,
-    RunEnd,
-    RunResult,
-)
+from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, Recovery, Run, RunEnd, RunResult
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp
 from airflow_provider_ha.jobs.runs.submissions import (

@@ -35,7 +35,8 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     VersionConflictError,
 )
-from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState, Run, RunResult, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Generation, JobState, Run, RunResult, Status
 from airflow_provider_ha.jobs.operations.operations import open_runs
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRun, RemovedRunStore
 from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life

@@ -41,7 +41,8 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import Sav
 from airflow_provider_ha.checkpoints.verify.restorable import verifier
 from airflow_provider_ha.errors import ConfigurationError, HaError, RestoreRefusedError, StorageUnavailableError
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import Blob, StartKind
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.submit.run_submission import made_by

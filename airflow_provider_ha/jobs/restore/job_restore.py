@@ -31,8 +31,9 @@ from airflow_provider_ha.errors import (
     RestoreUnknownError,
 )
 from airflow_provider_ha.jobs.job_context import JobContext, owner_of_job
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
 from airflow_provider_ha.jobs.job_stores import RestoreLeases, checkpoint_store, select_checkpoint
-from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation, JobGraph, OutputMode, StartKind, StartPoint
+from airflow_provider_ha.jobs.model import DrainedQuery, Generation, OutputMode, StartKind, StartPoint
 from airflow_provider_ha.jobs.options.conf import check_conf, merged
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob, read_life

@@ -23,8 +23,9 @@ from airflow_provider_ha.coordination.coordinator import Reads
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_stores import checkpoint_store
-from airflow_provider_ha.jobs.model import Blob, DrainedQuery, Generation
+from airflow_provider_ha.jobs.model import DrainedQuery, Generation
 from airflow_provider_ha.jobs.removal.removal_records import PastLife, RemovedRunStore
 from airflow_provider_ha.jobs.runs.run_store import working_directory
 

@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.drivers.spark_release import (
     remote_reason,
 )
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf import (
     check_conf,
     component_jar,

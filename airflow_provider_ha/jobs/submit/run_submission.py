@@ -31,7 +31,8 @@ from airflow_provider_ha.errors import (
     VersionConflictError,
 )
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import DEFAULT_ENGINE, Blob, GraphPointer, JobState, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import DEFAULT_ENGINE, Blob, GraphPointer
+from airflow_provider_ha.jobs.model import JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.rebuild.rebuild import is_known_to_storage_only, rebuild_unknown, refuse_unknown

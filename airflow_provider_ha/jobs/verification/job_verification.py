@@ -28,8 +28,8 @@ from airflow_provider_ha.checkpoints.verify.verification_report import Finding, 
 from airflow_provider_ha.errors import HaError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.jobs.application.artifacts import fetch_application
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
 from airflow_provider_ha.jobs.job_stores import checkpoint_store, held, savepoint_store, select_checkpoint
-from airflow_provider_ha.jobs.model import Blob, JobGraph
 from airflow_provider_ha.jobs.verification.spark_proof import DEFAULT_DEADLINE, DEFAULT_HEAP, ProofProgress, prove
 from airflow_provider_ha.jobs.verification.verification_records import (
     MOST_FINDINGS,

@@ -10,7 +10,8 @@ from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
 from airflow_provider_ha.fleet.decide import ReconcileQueue
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.recovery.lost_runs import recover
 from tests.conformance.leadership.stage import JOB, Interrupted, Stage
 from tests.support.clusters.coordination_helpers import HeldClock

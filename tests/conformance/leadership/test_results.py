@@ -16,7 +16,8 @@ from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, VersionConflictError
 from airflow_provider_ha.fleet.decide import look
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys

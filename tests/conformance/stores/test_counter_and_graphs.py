@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.coordination.znode_records import counter_op, counter_value, read_counter
 from airflow_provider_ha.errors import LeadershipError, NodeExistsError, NotConnectedError, VersionConflictError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import Artifact, GraphPointer, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, GraphPointer, JobGraph
 from tests.conformance.stores.stage import Stage, flink, nodes, pointers
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import BLOB

@@ -16,7 +16,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.fleet.notify.session import Session
-from airflow_provider_ha.jobs.model import GraphPointer, Status
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Status
 from airflow_provider_ha.jobs.runs.run_store import decode
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.shown_cluster import ShownJob, now

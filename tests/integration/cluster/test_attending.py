@@ -22,7 +22,8 @@ from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, Reconciler, ReconcileResult, ReconcileTimings
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.model import Generation, GraphPointer, JobState
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.model import Generation, JobState
 from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster

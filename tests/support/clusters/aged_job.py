@@ -36,11 +36,9 @@ from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAt
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.model import (
-    Artifact,
-    Blob,
     Generation,
-    JobGraph,
     JobState,
     LeaderInfo,
     Operation,

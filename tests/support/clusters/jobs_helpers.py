@@ -13,18 +13,9 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.members.driver_session import check_admission
+from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import (
-    Blob,
-    JobState,
-    LeaderInfo,
-    Run,
-    RunEnd,
-    RunResult,
-    StartKind,
-    StartPoint,
-    Status,
-)
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Run, RunEnd, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView
 from airflow_provider_ha.jobs.runs.submissions import (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.blobs import put_blob

@@ -23,11 +23,8 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.model import (
-    Artifact,
-    Blob,
-    GraphPointer,
-    JobGraph,
     JobState,
     LeaderInfo,
     QueryStatus,

@@ -28,7 +28,7 @@ from airflow_provider_ha.host import die_with_parent
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine
 from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, write_private
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
-from airflow_provider_ha.jobs.model import Target
+from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.masters_zookeeper import MastersZooKeeper
 

@@ -10,8 +10,9 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import Sav
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.job_stores import checkpoint_store, savepoint_store
-from airflow_provider_ha.jobs.model import DrainedQuery, Generation, GraphPointer, RunResult
+from airflow_provider_ha.jobs.model import DrainedQuery, Generation, RunResult
 from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.submit.preparation import upload
 from tests.support.clusters import submit_helpers as helpers

@@ -15,7 +15,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, SessionCre
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.jobs.drivers.driver_spec import read_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.model import GraphPointer
+from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.jobs_helpers import BLOB, submit

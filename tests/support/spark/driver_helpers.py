@@ -27,10 +27,9 @@ from airflow_provider_ha.jobs.application.artifacts import fetch_application, up
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
+from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
 from airflow_provider_ha.jobs.model import (
     Generation,
-    GraphPointer,
-    JobGraph,
     JobState,
     Operation,
     OperationKind,

@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
     Ticket,
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere", digest_auth="user:a-password")

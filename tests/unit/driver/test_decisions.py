@@ -27,9 +27,8 @@ from airflow_provider_ha.driver.spark_conf import (
     prepare_conf,
 )
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, RestoreRefusedError
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import (
-    Blob,
-    GraphPointer,
     JobState,
     Operation,
     OperationKind,

@@ -18,7 +18,7 @@ from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.driver.script import Script
 from airflow_provider_ha.errors import CheckpointError, StorageUnavailableError
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from tests.support.checkpoints.portable_helpers import checkpoint
 

@@ -18,7 +18,8 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.driver.checkpointing.in_flight import IGNORE_MISSING, InFlightBatches, InFlightJudge
 from airflow_provider_ha.errors import DecisionNeededError, HaError, RestoreRefusedError, RestoreUnknownError
-from airflow_provider_ha.jobs.model import Artifact, Blob, Generation, JobGraph, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.model import Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.runs.submissions import Failure
 from tests.support.checkpoints.portable_helpers import QUERY, changed_at, checkpoint, reading_files
 

@@ -12,7 +12,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode, read_failure
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 
 
 # The real entry of the driver; only the wait for the lock is replaced, by a wait for the import.

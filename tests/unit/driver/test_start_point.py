@@ -20,7 +20,8 @@ from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.start_point import check_facts, prepare_start
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.errors import CheckpointMissingError, RestoreRefusedError
-from airflow_provider_ha.jobs.model import Blob, Generation, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_store import LocalStore

@@ -14,7 +14,8 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.start_point import FallBack, prepare_start, start_from_fallback
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
-from airflow_provider_ha.jobs.model import Blob, Fallback, Generation, Run, StartKind, StartPoint
+from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.model import Fallback, Generation, Run, StartKind, StartPoint
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, JOB, SECOND, THIRD, LayeredFiles

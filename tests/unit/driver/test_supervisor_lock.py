@@ -13,7 +13,7 @@ from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableErr
 from airflow_provider_ha.host.supervisor.arrival import lock_directory
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import Blob
+from airflow_provider_ha.jobs.job_graph import Blob
 from tests.support.clusters.full_disk import SmallDisk, small_disk
 
 

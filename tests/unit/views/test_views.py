@@ -40,7 +40,8 @@ from airflow_provider_ha.checkpoints.verify.verification_report import (
 )
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.znode_tree import TreeNode
-from airflow_provider_ha.jobs.model import Artifact, Blob, JobGraph, JobState, LeaderInfo
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
+from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
