@@ -124,10 +124,16 @@ class CheckpointKind(str, Enum):
 class Checkpoint(Record):
     """Payload of a checkpoint: a job-wide cut, all from one epoch. Self-describing: ZooKeeper can be rebuilt from it.
 
-    :param number: Never repeats within a job.
-    :param pin: Key of the directory with its closure, one directory per query; ``None`` while it is only live.
+    :param number: Its number; never repeats within a job.
+    :param run: Run that took it.
+    :param epoch: Epoch that took it.
+    :param reason: Why it was taken: ``periodic`` or ``stop``.
+    :param queries: Query -> its part of the cut.
     :param directory: Key of the working directory that it was taken from.
+    :param pin: Key of the directory with its files, one directory per query; ``None`` while the files exist only in
+        the working directory.
     :param graph: Digest of the job graph that wrote it.
+    :param spark_version: Release that wrote it.
     :param seconds: How long the cut and the retention of its files took.
     """
 
@@ -216,13 +222,19 @@ class ManifestFile(Model):
 class Savepoint(Record):
     """Manifest of a savepoint, in a directory or over a pool; written last: without it there is no savepoint.
 
+    :param savepoint_id: Its id.
     :param job_id: The managed job, with *run*, *epoch* and *graph*; empty for a savepoint of any other checkpoint.
-    :param files: Sizes and digests by path relative to the savepoint (``<query>/offsets/12``,
-        ``sinks/<query>/_spark_metadata/12``).
-    :param queries: The cut. Its entries are the records of the closure's batches.
+    :param run: Run that took it.
+    :param epoch: Epoch that took it.
+    :param label: A word for people.
+    :param schedule: Schedule that made it and may remove it; ``None`` when a user owns it.
+    :param queries: Query -> its part of the cut: the records of the closure's batches.
+    :param files: Path relative to the savepoint (``<query>/offsets/12``, ``sinks/<query>/_spark_metadata/12``) -> size
+        and digest.
     :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest. A file without a digest is compared by size only.
-    :param schedule: Name of the schedule that created it and may remove it; ``None`` when a user owns it.
+    :param graph: Digest of the job graph that wrote it.
+    :param spark_version: Release that wrote it.
     """
 
     kind: ClassVar[str] = "savepoint"

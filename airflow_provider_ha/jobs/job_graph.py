@@ -60,6 +60,7 @@ class Target(Model):
 class JobGraph(Record):
     """Everything needed to start a run on another host tomorrow. Stored in storage, never in ZooKeeper.
 
+    :param name: Name of the application.
     :param application: The script.
     :param arguments: Its arguments, templates already rendered.
     :param modules: Sibling modules and zipped packages, copied into the directory of the script.
@@ -70,11 +71,11 @@ class JobGraph(Record):
     :param beside: Names of data files next to the script on the submitting host, which are not uploaded.
     :param packages: ``--packages``, Maven coordinates.
     :param conf: Spark conf; travels in a file that only its owner can read.
-    :param lineage: Conf for OpenLineage, below *conf*; holds no secret
-        (:mod:`~airflow_provider_ha.jobs.options.conf`).
+    :param lineage: Conf for OpenLineage, below *conf*; holds no secret (:mod:`~airflow_provider_ha.jobs.options.conf`).
     :param env: Environment of the driver.
     :param target: Place of the drivers.
     :param driver_memory: ``--driver-memory``.
+    :param options: Options of the job's high availability.
     """
 
     kind: ClassVar[str] = "job-graph"

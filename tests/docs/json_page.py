@@ -150,6 +150,17 @@ A command that fails prints [an error](#errordocument) instead of its document. 
 `python -m tests.docs.json_page` generates this page from the classes in `airflow_provider_ha/api/documents`. A test
 checks that it is current.
 """
+# Texts of fields that mean the same in every document.
+COMMON: Mapping[str, str] = {
+    "job_id": "The job.",
+    "run": "Number of the run.",
+    "attempt": "Number of the submission within the run.",
+    "pid": "Its process id.",
+    "cut": "Query -> batch.",
+    "created_at": "When it was taken.",
+}
+# Document -> records whose docstrings explain fields that the document declares itself.
+EXPLAINED: Mapping[type[BaseModel], tuple[type, ...]] = {}
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)
 _WORDS: Mapping[Any, str] = {
     str: "text",
@@ -205,12 +216,27 @@ def parts_of(model: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 def described(model: type[BaseModel]) -> dict[str, str]:
-    """Return field -> its description, those that it inherits included."""
+    """Return field -> its description: of the model, else of the record that it shows, else of any document."""
+    shown = [kind.shown_record for kind in model.__mro__ if issubclass(kind, View) and kind.shown_record is not None]
     found: dict[str, str] = {}
-    for kind in model.__mro__:
-        for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or "")):
-            found.setdefault(name, " ".join(text.split()))
-    return found | {name: field.description for name, field in model.model_fields.items() if field.description}
+    for kind in (*model.__mro__, *shown, *EXPLAINED.get(model, ())):
+        found = _texts(kind) | found
+    always = {name: f"Always `{value}`." for name, value in _constants(model)}
+    return (
+        COMMON | always | found | {n: field.description for n, field in model.model_fields.items() if field.description}
+    )
+
+
+def _texts(kind: type) -> dict[str, str]:
+    texts = {name: " ".join(text.split()) for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or ""))}
+    properties = {name: value.__doc__ or "" for name, value in vars(kind).items() if isinstance(value, property)}
+    return properties | texts
+
+
+def _constants(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    for name, field in model.model_fields.items():
+        if get_origin(field.annotation) is Literal and len(values := get_args(field.annotation)) == 1:
+            yield name, values[0]
 
 
 def name_of(model: type[BaseModel]) -> str:
@@ -250,8 +276,10 @@ def _type(annotation: Any) -> str:
         return " or ".join(_type(part) for part in parts)
     if origin is Literal:
         return ", ".join(f"`{getattr(part, 'value', part)}`" for part in parts)
-    if origin in (tuple, dict):
-        return f"list of {_type(parts[0])}" if origin is tuple else f"map to {_type(parts[1])}"
+    if origin in (tuple, list):
+        return f"list of {_type(parts[0])}"
+    if origin in (dict, Mapping):
+        return f"map to {_type(parts[1])}"
     return "text" if issubclass(annotation, Enum) else _link(annotation)
 
 
@@ -262,6 +290,7 @@ def _link(model: type[BaseModel]) -> str:
 def markdown(text: str) -> str:
     """Return a docstring's text as Markdown."""
     text = text.replace("|", "\\|").replace("``", "`").replace("`None`", "`null`")
+    text = text.replace("`True`", "`true`").replace("`False`", "`false`")
     return re.sub(r"(?<![\w*])\*(\w+)\*(?![\w*])", r"`\1`", text)
 
 

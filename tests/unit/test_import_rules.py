@@ -81,6 +81,7 @@ VIEWED = {
     "jobs.verification.job_verification",
     "jobs.verification.verification_records",
     "query_names",
+    "storage.object_store",
 }
 # Modules of the driver that the supervisor imports to prove its death. None of them imports PySpark.
 DRIVER_FOR_SUPERVISOR = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.view import UnreadableView, View
-from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut
+from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer
 
 
 if TYPE_CHECKING:
@@ -72,33 +72,9 @@ class CheckpointListView(View):
         return f"{counted}; the job has gone on {again} after a restore or a restart"
 
 
+@shows(Checkpoint, "job_id number run epoch reason created_at queries directory pin graph spark_version")
 class CheckpointView(View):
-    """One checkpoint: a cut of all queries of a job.
-
-    :param job_id: The job.
-    :param number: Its number; never repeats within a job.
-    :param run: Run that took it.
-    :param epoch: Epoch that took it.
-    :param reason: Why it was taken: ``periodic`` or ``stop``.
-    :param created_at: When it was taken.
-    :param queries: Query -> its part of the cut.
-    :param directory: Key of the working directory that it was taken from.
-    :param pin: Key of the directory with its files; ``null`` while the files exist only in the working directory.
-    :param graph: Digest of the job graph that wrote it.
-    :param spark_version: Release that wrote it.
-    """
-
-    job_id: str
-    number: int
-    run: int
-    epoch: int
-    reason: CheckpointKind
-    created_at: datetime
-    queries: dict[str, QueryCut]
-    directory: str
-    pin: str | None
-    graph: str
-    spark_version: str
+    """One checkpoint: a cut of all queries of a job."""
 
 
 class CheckpointDeletedView(View):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airflow_provider_ha.api.documents.leader import LeaderView
 from airflow_provider_ha.api.documents.operation import MovedView
-from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.api.documents.view import View, shows
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.drivers.driver_log import live_page, newest_log, printed_place
-from airflow_provider_ha.jobs.model import DrainedQuery, JobState, QueryStatus, StartKind
+from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, StartKind
 from airflow_provider_ha.jobs.recovery.restart_policy import decision_of, outage_of
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, warning
@@ -59,27 +59,9 @@ class JobListView(View):
     jobs: tuple[JobRow, ...]
 
 
+@shows(RunResult, "state cleanup epoch reason checkpoint drained failure at")
 class ResultView(View):
-    """How a run ended.
-
-    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
-    :param cleanup: ``DIRTY`` until all needless files and nodes of the run are removed, then ``CLEAN``.
-    :param epoch: Epoch of the leader that wrote it.
-    :param reason: For people.
-    :param checkpoint: Number of the last checkpoint.
-    :param drained: Query -> batches that the drain wrote, when the run was terminated.
-    :param failure: The error that ended it.
-    :param at: When it ended.
-    """
-
-    state: JobState
-    cleanup: Literal["DIRTY", "CLEAN"]
-    epoch: int
-    reason: str
-    checkpoint: int | None
-    drained: dict[str, DrainedQuery]
-    failure: Failure | None
-    at: datetime
+    """How a run ended."""
 
 
 class LastFailureView(View):

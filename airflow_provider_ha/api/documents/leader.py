@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.api.documents.view import View, shows
+from airflow_provider_ha.jobs.model import LeaderInfo
 
 
 if TYPE_CHECKING:
@@ -84,23 +85,9 @@ def reconciled_line(job: ReconcileResult) -> ReconciledLineView:
     return ReconciledLineView(job_id=job.job_id, outcome=job.outcome.value, detail=job.detail)
 
 
+@shows(LeaderInfo, "epoch run attempt host pid since")
 class LeaderView(View):
-    """A leader, as its node in ZooKeeper says.
-
-    :param epoch: Epoch of this leadership.
-    :param run: Run that it leads.
-    :param attempt: Number of the submission within the run; 0 for a process that is not a driver.
-    :param host: Host of the process.
-    :param pid: Its process id.
-    :param since: When it was granted.
-    """
-
-    epoch: int
-    run: int
-    attempt: int
-    host: str
-    pid: int
-    since: datetime
+    """A leader, as its node in ZooKeeper says."""
 
 
 class JobLeaderView(View):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.view import UnreadableView, View
-from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, SavepointPointer
+from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
+from airflow_provider_ha.checkpoints.model import Savepoint, SavepointPointer
 
 
 if TYPE_CHECKING:
@@ -35,15 +35,7 @@ class NewSavepointView(View):
 
 
 class PoolView(View):
-    """A sweep of the pool of savepoints on S3.
-
-    :param removed: Files that are gone.
-    :param size: Size in bytes.
-    :param kept: Files that a savepoint names.
-    :param young: Files that no savepoint names, and that are younger than the grace.
-    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
-        objects.
-    """
+    """A sweep of the pool of savepoints on S3."""
 
     removed: int
     size: int
@@ -114,37 +106,12 @@ class SavepointListView(View):
     unreadable: tuple[UnreadableView, ...]
 
 
+@shows(
+    Savepoint,
+    "savepoint_id job_id run epoch created_at label schedule queries files shares_inodes digested graph spark_version",
+)
 class SavepointView(View):
-    """One savepoint of a job: its manifest.
-
-    :param savepoint_id: Its id.
-    :param job_id: The job.
-    :param run: Run that took it.
-    :param epoch: Epoch that took it.
-    :param created_at: When it was taken.
-    :param label: A word for people.
-    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
-    :param queries: Query -> its part of the cut.
-    :param files: Path relative to the savepoint -> size and digest.
-    :param shares_inodes: Whether its files are hard links of live ones.
-    :param digested: Whether every file has a digest. A file without a digest is compared by size only.
-    :param graph: Digest of the job graph that wrote it.
-    :param spark_version: Release that wrote it.
-    """
-
-    savepoint_id: str
-    job_id: str
-    run: int
-    epoch: int
-    created_at: datetime
-    label: str
-    schedule: str | None
-    queries: dict[str, QueryCut]
-    files: dict[str, ManifestFile]
-    shares_inodes: bool
-    digested: bool
-    graph: str
-    spark_version: str
+    """One savepoint of a job: its manifest."""
 
 
 class SavepointDisposalView(View):

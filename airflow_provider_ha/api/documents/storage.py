@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.api.documents.view import View, shows
+from airflow_provider_ha.storage.object_store import ObjectInfo
 
 
 if TYPE_CHECKING:
@@ -29,17 +29,9 @@ class StorageCheckView(View):
     notes: tuple[str, ...]
 
 
+@shows(ObjectInfo, "key size modified")
 class OrphanView(View):
-    """A blob that no record names.
-
-    :param key: Its key, relative to the storage root.
-    :param size: Its bytes.
-    :param modified: When it was last written or renewed.
-    """
-
-    key: str
-    size: int
-    modified: datetime
+    """A blob that no record names."""
 
 
 class ProblemView(View):

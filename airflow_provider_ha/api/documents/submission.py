@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.api.documents.view import View, shows
 from airflow_provider_ha.argument_secrets import hidden
-from airflow_provider_ha.jobs.job_graph import Artifact, GraphPointer, JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.conf import counted
-from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.status import JobStatus
 
 
@@ -78,22 +77,18 @@ class SiteConfView(View):
     keys: tuple[str, ...]
 
 
-class GraphView(View):
+@shows(
+    JobGraph,
+    "job_id name application arguments modules py_files files jars archives packages target driver_memory options",
+)
+class _ShownGraph(View):
+    """Fields of a job graph without secrets."""
+
+
+class GraphView(_ShownGraph):
     """The job graph of a submission.
 
-    :param job_id: The job.
-    :param name: Name of the application.
-    :param application: The script.
     :param arguments: Its arguments; values that look like secrets are ``***``.
-    :param modules: Sibling modules and zipped packages, copied into the directory of the script.
-    :param py_files: ``--py-files``.
-    :param files: ``--files``.
-    :param jars: ``--jars``.
-    :param archives: ``--archives``.
-    :param packages: ``--packages``, Maven coordinates.
-    :param target: Where the drivers run.
-    :param driver_memory: ``--driver-memory``.
-    :param options: Options of the job's high availability.
     :param conf_keys: Keys of its Spark conf, those for OpenLineage included.
     :param env_keys: Names of its environment variables.
     :param site_conf: Spark's defaults on this host, which the job's own conf overrides; ``null`` if missing or
@@ -102,19 +97,6 @@ class GraphView(View):
     :param recovered_by_a_new_leader: Whether a new leader would recover the job from it.
     """
 
-    job_id: str
-    name: str
-    application: Artifact
-    arguments: tuple[str, ...]
-    modules: tuple[Artifact, ...]
-    py_files: tuple[Artifact, ...]
-    files: tuple[Artifact, ...]
-    jars: tuple[Artifact, ...]
-    archives: tuple[Artifact, ...]
-    packages: tuple[str, ...]
-    target: Target
-    driver_memory: str | None
-    options: HaOptions
     conf_keys: tuple[str, ...]
     env_keys: tuple[str, ...]
     site_conf: SiteConfView | None

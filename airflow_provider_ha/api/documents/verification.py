@@ -4,78 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.view import Text, View
-from airflow_provider_ha.checkpoints.verify.codes import Code
+from airflow_provider_ha.api.documents.view import Text, View, shows
 from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, ProofOutcome, TrialStart
-from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
+from airflow_provider_ha.checkpoints.verify.verification_report import (
+    BatchVerdict,
+    Finding,
+    Reason,
+    SinkLogState,
+    VerificationReport,
+)
 
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointReport
 
 
+@shows(Reason, "code path found")
 class ReasonView(View):
-    """One thing that a batch needs and lacks.
-
-    :param code: Code of the finding (page Findings of a verification).
-    :param path: The file, relative to the checkpoint.
-    :param found: The damage.
-    """
-
-    code: Code
-    path: str
-    found: str
+    """One thing that a batch needs and lacks."""
 
 
+@shows(BatchVerdict, "batch restorable reasons", reasons=tuple[ReasonView, ...])
 class BatchView(View):
-    """One batch in the offset log or the commit log.
-
-    :param batch: Its id.
-    :param restorable: Whether the directory can be restored to it.
-    :param reasons: Why not; empty when it can.
-    """
-
-    batch: int
-    restorable: bool
-    reasons: tuple[ReasonView, ...]
+    """One batch in the offset log or the commit log."""
 
 
+@shows(SinkLogState, "path max_batch", path=Text)
 class SinkView(View):
-    """The file sink that was judged together with the checkpoint.
-
-    :param path: Its output directory.
-    :param max_batch: The highest batch in its log; -1 for none.
-    """
-
-    path: Text
-    max_batch: int
+    """The file sink that was judged together with the checkpoint."""
 
 
+@shows(Finding, "code path batch message expected found blocks meaning next_step")
 class FindingView(View):
-    """One thing that is wrong, or worth knowing.
-
-    :param code: Code of the finding (page Findings of a verification).
-    :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. What belongs to a
-        sink has its absolute path.
-    :param batch: The newest batch that it concerns; ``null`` when it concerns all or none.
-    :param message: The found and the expected content, for a log line.
-    :param expected: The expected content; empty where none was expected.
-    :param found: The content that was found.
-    :param blocks: Whether it prevents a start of Spark, or makes Spark continue with wrong or lost data; ``null`` if
-        unknown.
-    :param meaning: Its meaning for a decision.
-    :param next_step: How to resolve it.
-    """
-
-    code: Code
-    path: str
-    batch: int | None
-    message: str
-    expected: str
-    found: str
-    blocks: bool | None
-    meaning: str
-    next_step: str
+    """One thing that is wrong, or worth knowing."""
 
 
 class LoadedStateView(View):
@@ -161,27 +122,15 @@ class ProofView(View):
     findings: tuple[FindingView, ...]
 
 
+@shows(
+    VerificationReport,
+    "startable restorable latest_restorable planned committed sink batches findings",
+    sink=SinkView | None,
+    batches=tuple[BatchView, ...],
+    findings=tuple[FindingView, ...],
+)
 class VerificationView(View):
-    """Whether Spark can start from a checkpoint directory, and the batches to which it can be restored.
-
-    :param startable: ``true``, ``false``, or ``null`` when something that matters could not be read.
-    :param restorable: All batch ids that it could be restored to, ascending: every file that a restore takes is whole.
-    :param latest_restorable: The last restorable batch; ``null`` without one.
-    :param planned: The highest batch in ``offsets/``; -1 for none.
-    :param committed: The highest batch in ``commits/``; -1 for none.
-    :param sink: With ``--sink``: the file sink.
-    :param batches: Every batch in either log, ascending.
-    :param findings: All findings, ordered: findings that prevent a start of Spark come first.
-    """
-
-    startable: bool | None
-    restorable: tuple[int, ...]
-    latest_restorable: int | None
-    planned: int
-    committed: int
-    sink: SinkView | None
-    batches: tuple[BatchView, ...]
-    findings: tuple[FindingView, ...]
+    """Whether Spark can start from a checkpoint directory, and the batches to which it can be restored."""
 
 
 class ProvenVerificationView(VerificationView):

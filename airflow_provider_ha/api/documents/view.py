@@ -6,10 +6,10 @@ view holds a secret.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model, model_validator
 from typing_extensions import Self
 
 from airflow_provider_ha.errors import HaError
@@ -24,6 +24,7 @@ class View(BaseModel):
     """A frozen value with one JSON form. A nested view is made from any object that has its attributes."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True, extra="forbid")
+    shown_record: ClassVar[type | None] = None  # its docstring explains the fields that the view's does not
 
     @model_validator(mode="after")
     def _with_names_of_the_script(self) -> Self:
@@ -42,6 +43,31 @@ class View(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: text, numbers, flags, lists and mappings; moments as ISO 8601."""
         return self.model_dump(mode="json")
+
+
+ViewT = TypeVar("ViewT", bound=View)
+
+
+def shows(record: type, names: str, **types: Any) -> Callable[[type[ViewT]], type[ViewT]]:
+    """Give a view the named fields and properties of a record, in this order and without their defaults.
+
+    A type checker does not see these fields: a view whose fields are read in Python declares them itself.
+
+    :param types: Field -> its type, where it is not the record's.
+    """
+
+    def with_fields(view: type[ViewT]) -> type[ViewT]:
+        hints = get_type_hints(record) | types
+        fields: dict[str, Any] = {name: (hints.get(name) or _returned(record, name), ...) for name in names.split()}
+        made = create_model(view.__name__, __base__=view, __module__=view.__module__, __doc__=view.__doc__, **fields)
+        made.shown_record = record
+        return made
+
+    return with_fields
+
+
+def _returned(record: type, name: str) -> Any:
+    return get_type_hints(getattr(record, name).fget)["return"]
 
 
 def _shown(value: Any) -> Any:

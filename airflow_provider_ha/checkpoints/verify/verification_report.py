@@ -24,7 +24,7 @@ _STARTS = {
 class Finding:
     """A problem or a noteworthy fact.
 
-    :param code: Kind of the finding.
+    :param code: Code of the finding (page Findings of a verification).
     :param path: File or directory, relative to the checkpoint; ``"."`` for the checkpoint itself. A sink's files have
         absolute paths.
     :param batch: The newest batch concerned; ``None`` for all batches or none.
@@ -79,9 +79,9 @@ _OPEN = frozenset({Code.STATE_UNKNOWN, Code.OFFSETS_SPARSE})
 class Reason:
     """One requirement that a batch lacks.
 
-    :param code: Code of the finding.
+    :param code: Code of the finding (page Findings of a verification).
     :param path: The file, relative to the checkpoint.
-    :param found: The damage, as a clause without a final stop.
+    :param found: The damage.
     """
 
     code: Code
@@ -128,7 +128,7 @@ class SinkLogState:
     """State of the file sink's log that was judged with the checkpoint.
 
     :param path: Its output directory.
-    :param max_batch: Its highest batch; -1 when empty.
+    :param max_batch: The highest batch in its log; -1 for none.
     """
 
     path: Tree
@@ -139,11 +139,12 @@ class SinkLogState:
 class VerificationReport:
     """Answer to "can Spark start from this directory, and continue with the right state?".
 
-    :param startable: ``True``, ``False``, or ``None`` when the directory is missing or could not be read.
-    :param restorable: All restorable batch ids, ascending.
-    :param findings: First those that prevent a start of Spark, then the others, each in the order of the checks.
-    :param planned: L; -1 without planned batches.
-    :param committed: C; -1 without committed batches.
+    :param startable: ``True``, ``False``, or ``None`` when the directory is missing, or something that matters could
+        not be read.
+    :param restorable: All batch ids that it could be restored to, ascending: every file that a restore takes is whole.
+    :param findings: All findings, ordered: findings that prevent a start of Spark come first.
+    :param planned: The highest batch in ``offsets/``; -1 for none.
+    :param committed: The highest batch in ``commits/``; -1 for none.
     :param batches: Verdicts on all batches in the offset log or the commit log, ascending. A sink ahead or behind does
         not change them: the restore reconciles both.
     :param sink: The file sink; ``None`` when none was named, or it could not be read.

@@ -151,11 +151,11 @@ GRACE = timedelta(hours=24)
 class SweepResult:
     """Result of a sweep.
 
-    :param removed: Number of removed members.
-    :param size: Their size in bytes.
-    :param kept: Members that a savepoint names.
-    :param young: Unnamed members younger than the grace period.
-    :param in_use_by: Holders that use or sweep the pool. If there are any, the sweep neither removes nor counts
+    :param removed: Files that are gone.
+    :param size: Size in bytes.
+    :param kept: Files that a savepoint names.
+    :param young: Files that no savepoint names, and that are younger than the grace.
+    :param in_use_by: Holders that use or sweep the pool. While there are any, the sweep neither removes nor counts
         objects.
     """
 
