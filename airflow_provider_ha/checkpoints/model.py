@@ -162,11 +162,11 @@ class Checkpoint(Record):
 class CheckpointPointer(Record):
     """``checkpoints/<number>``: refers to a payload.
 
-    :param payload: Key of the payload.
-    :param sha256: Digest of the payload's bytes.
-    :param cut: Query -> N, for listings.
-    :param seconds: As of the checkpoint, for listings.
-    :param state_size: Bytes of its files, for listings; ``None`` when that is not known.
+    :param payload: Key of its payload in storage.
+    :param sha256: Digest of the payload.
+    :param cut: Query -> batch.
+    :param seconds: How long the cut and the retention of its files took; ``None`` when that is not known.
+    :param state_size: Bytes of its files; ``None`` when that is not known.
     """
 
     kind: ClassVar[str] = "checkpoint-pointer"
@@ -255,7 +255,7 @@ class Savepoint(Record):
 
     @property
     def cut(self) -> dict[str, int]:
-        """Query -> N."""
+        """Query -> batch."""
         return {query: part.batch for query, part in self.queries.items()}
 
     @property
@@ -398,10 +398,11 @@ class GivenBatches(Model):
 class QueryPlan(Model):
     """The effect of a restore on one query.
 
-    :param batch: N of the chosen cut.
+    :param batch: The cut: the last batch that counts as committed; -1 for none.
     :param replay: Recorded batches N+1..., ascending and without a gap: executed again with their own boundaries.
-    :param sink: The sink, as known when the plan was created.
-    :param set_aside: Sha256 of the entries that a drain wrote to the file sink's log, by batch.
+    :param sink: The batches of the sink, as far as they were known when the plan was made.
+    :param set_aside: Batches of a drain that are taken out of the file sink's log: batch -> sha256 of exactly that
+        entry.
     :param input_files: Files of file sources to be read again.
     :param inputs: Inputs that the sources must provide again for the replay.
     :param sink_gone: Whether the sink is gone although it had batches.
@@ -449,14 +450,24 @@ class PlanFinding(Model):
 class RestorePlan(Record):
     """Effects of a restore, readable before any change.
 
-    :param directory: Key of the directory with the chosen closure.
-    :param candidates: All examined cuts, newest first.
+    :param job_id: The job that gets the new run.
+    :param source_job: The job that the cut belongs to.
+    :param source: ``checkpoint``, ``savepoint`` or ``path``.
+    :param source_id: Number of the checkpoint, id of the savepoint, or the path.
+    :param directory: Key of the directory with the chosen files.
+    :param verdict: The worst verdict of *findings*.
+    :param reasons: Their reasons, without the ways out.
+    :param queries: Query -> the effect of the restore on it.
+    :param candidates: Everything that was looked at, newest first.
     :param age_seconds: Age of the chosen cut when the plan was made.
-    :param claim_mode: The requested mode.
-    :param owner: Owner of the restored checkpoint or savepoint, once the restore is done.
-    :param adopted: Location of the checkpoint by query, when they are not in a directory of this cluster.
-    :param findings: The reasons of the verdict; the worst verdict among them is the verdict of the plan.
-    :param unknown: Unknown facts by query. Judged as LOSS_POSSIBLE, and refused until they are known.
+    :param created_at: When the plan was made.
+    :param same_output: Whether the job continues the outputs of the source.
+    :param findings: The reasons why it is not ``SAFE``.
+    :param unknown: Query -> unknown facts. Judged as ``LOSS_POSSIBLE``; while there are any, no restore and exit code
+        2.
+    :param claim_mode: The requested claim mode.
+    :param owner: Owner of the source afterwards: ``user`` or ``job``.
+    :param adopted: Query -> location of its checkpoint, when Spark wrote it outside managed storage.
     """
 
     kind: ClassVar[str] = "restore-plan"

@@ -15,31 +15,52 @@ from pydantic import BaseModel
 
 from airflow_provider_ha.airflow_side.links import XCOM_KEY
 from airflow_provider_ha.api.documents import events
-from airflow_provider_ha.api.documents.checkpoints import CheckpointDeletedView, CheckpointListView, CheckpointView
+from airflow_provider_ha.api.documents.checkpoints import (
+    CheckpointDeletedView,
+    CheckpointListView,
+    CheckpointRow,
+    CheckpointView,
+)
 from airflow_provider_ha.api.documents.cluster_events import CLUSTER_EVENTS, NoLeaderEvent
 from airflow_provider_ha.api.documents.driver import LogLineView, LogView, MetricsTargetView
 from airflow_provider_ha.api.documents.history import DrillListView, DrillResultView, DrillView, HistoryView
-from airflow_provider_ha.api.documents.job import JobListView, JobView, QuarantineReleaseView
+from airflow_provider_ha.api.documents.job import JobListView, JobView, LastFailureView, QuarantineReleaseView
 from airflow_provider_ha.api.documents.leader import (
     ClusterShowView,
     JobLeaderView,
     LeadingLineView,
     ReconciledLineView,
+    ReconciledView,
     RecoveryView,
 )
 from airflow_provider_ha.api.documents.operation import DeletionView, ErasureView, MoveView, OperationView
-from airflow_provider_ha.api.documents.restore_plan import PlanFiguresView, PlanView, SelectionView
+from airflow_provider_ha.api.documents.restore_plan import (
+    PlanFiguresView,
+    PlanView,
+    QueryFiguresView,
+    QueryPlanView,
+    SelectionView,
+)
 from airflow_provider_ha.api.documents.savepoints import (
     NewSavepointView,
     PoolDisposalView,
     PoolSweepView,
+    PoolView,
     SavepointDisposalView,
     SavepointExportView,
     SavepointListView,
     SavepointRestoreView,
+    SavepointRow,
     SavepointView,
 )
-from airflow_provider_ha.api.documents.storage import CollectionView, OrphansView, PruneView, StorageCheckView
+from airflow_provider_ha.api.documents.storage import (
+    CollectionView,
+    JobPruneView,
+    OrphansView,
+    ProblemView,
+    PruneView,
+    StorageCheckView,
+)
 from airflow_provider_ha.api.documents.submission import GraphView, JobSubmittedView, SubmittedRunView
 from airflow_provider_ha.api.documents.task_results import (
     CancelResultView,
@@ -50,14 +71,56 @@ from airflow_provider_ha.api.documents.task_results import (
     TaskRunResultView,
     TaskRunView,
 )
-from airflow_provider_ha.api.documents.verdict import CutVerdictView, DirectoryVerdictView
+from airflow_provider_ha.api.documents.verdict import (
+    CutVerdictView,
+    DirectoryVerdictView,
+    FileFindingView,
+    LastVerificationView,
+    RecordedFindingView,
+)
 from airflow_provider_ha.api.documents.verification import (
+    LoadedStateView,
+    ProofView,
     ProvenVerificationView,
     SavepointVerificationView,
     VerificationView,
 )
-from airflow_provider_ha.api.documents.view import CopiedFilesView, ErrorDocument, View
-from airflow_provider_ha.api.documents.znodes import AclsView, RebuildView, TreeView
+from airflow_provider_ha.api.documents.view import CopiedFilesView, ErrorDocument, UnreadableView, View
+from airflow_provider_ha.api.documents.znodes import (
+    AclsView,
+    NodeView,
+    RebuildResultView,
+    RebuildView,
+    RebuiltJobView,
+    TreeView,
+    WrongAclView,
+)
+from airflow_provider_ha.checkpoints.model import (
+    Checkpoint,
+    CheckpointPointer,
+    QueryPlan,
+    RestorePlan,
+    Savepoint,
+    SavepointPointer,
+)
+from airflow_provider_ha.checkpoints.store.blob_references import UnreadableReference
+from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
+from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SweepResult
+from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
+from airflow_provider_ha.checkpoints.verify.proof_result import Proof
+from airflow_provider_ha.cli.examples import CopiedFiles
+from airflow_provider_ha.coordination._kazoo_acls import WrongAcl
+from airflow_provider_ha.fleet.cluster_removal import Erasure
+from airflow_provider_ha.fleet.reconciler import ReconcileResult
+from airflow_provider_ha.fleet.znode_tree import TreeNode
+from airflow_provider_ha.jobs.rebuild.rebuild import RebuildResult
+from airflow_provider_ha.jobs.rebuild.rebuild_plan import JobPlan
+from airflow_provider_ha.jobs.recovery.losses import LastFailure
+from airflow_provider_ha.jobs.removal.cleanup import PruneReport
+from airflow_provider_ha.jobs.removal.job_deletion import Deletion
+from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.jobs.verification.verification_records import Drill, FindingRecord, LastVerification
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
@@ -155,12 +218,44 @@ COMMON: Mapping[str, str] = {
     "job_id": "The job.",
     "run": "Number of the run.",
     "attempt": "Number of the submission within the run.",
+    "host": "Host of the driver.",
     "pid": "Its process id.",
     "cut": "Query -> batch.",
     "created_at": "When it was taken.",
+    "unreadable": "Records that are there and cannot be read.",
 }
 # Document -> records whose docstrings explain fields that the document declares itself.
-EXPLAINED: Mapping[type[BaseModel], tuple[type, ...]] = {}
+EXPLAINED: Mapping[type[BaseModel], tuple[type, ...]] = {
+    CheckpointRow: (CheckpointPointer, Checkpoint),
+    SavepointRow: (SavepointPointer, Savepoint),
+    PoolView: (SweepResult,),
+    DrillResultView: (Drill,),
+    DrillView: (Drill,),
+    LastVerificationView: (LastVerification,),
+    RecordedFindingView: (FindingRecord,),
+    FileFindingView: (FindingRecord,),
+    LastFailureView: (Failure, LastFailure),
+    PlanView: (RestorePlan,),
+    QueryPlanView: (QueryPlan,),
+    QueryFiguresView: (QueryPlan,),
+    PlanFiguresView: (RestorePlan,),
+    JobPruneView: (PruneReport,),
+    ProblemView: (UnreadableReference,),
+    UnreadableView: (UnreadableRecord,),
+    RebuildResultView: (RebuildResult,),
+    RebuiltJobView: (JobPlan,),
+    WrongAclView: (WrongAcl,),
+    NodeView: (TreeNode,),
+    ReconciledView: (ReconcileResult,),
+    ReconciledLineView: (ReconcileResult,),
+    DeletionView: (Deletion,),
+    ErasureView: (Erasure,),
+    SubmittedRunView: (SubmittedRun,),
+    CopiedFilesView: (CopiedFiles,),
+    ProofView: (Proof,),
+    LoadedStateView: (StateReading,),
+    NewSavepointView: (Savepoint,),
+}
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)
 _WORDS: Mapping[Any, str] = {
     str: "text",
@@ -219,7 +314,8 @@ def described(model: type[BaseModel]) -> dict[str, str]:
     """Return field -> its description: of the model, else of the record that it shows, else of any document."""
     shown = [kind.shown_record for kind in model.__mro__ if issubclass(kind, View) and kind.shown_record is not None]
     found: dict[str, str] = {}
-    for kind in (*model.__mro__, *shown, *EXPLAINED.get(model, ())):
+    explained = [record for kind in model.__mro__ for record in EXPLAINED.get(kind, ())]
+    for kind in (*model.__mro__, *shown, *explained):
         found = _texts(kind) | found
     always = {name: f"Always `{value}`." for name, value in _constants(model)}
     return (

@@ -18,17 +18,7 @@ if TYPE_CHECKING:
 class CheckpointRow(View):
     """One checkpoint of a list: its pointer.
 
-    :param number: Its number; never repeats within a job.
-    :param epoch: Epoch that took it.
-    :param run: Run that took it.
-    :param reason: Why it was taken: ``periodic`` or ``stop``.
-    :param payload: Key of its payload in storage.
-    :param sha256: Digest of the payload.
     :param size: Bytes of the payload.
-    :param cut: Query -> batch.
-    :param created_at: When it was taken.
-    :param seconds: How long the cut and the retention of its files took; ``null`` when that is not known.
-    :param state_size: Bytes of its files; ``null`` when that is not known.
     """
 
     number: int
@@ -47,7 +37,6 @@ class CheckpointRow(View):
 class CheckpointListView(View):
     """The completed checkpoints of a job.
 
-    :param job_id: The job.
     :param checkpoints: Newest first.
     :param unreadable: Pointers that are there and cannot be read.
     :param taken: How many checkpoints were ever taken; ``null`` when that was not read, as the next two.
@@ -80,7 +69,6 @@ class CheckpointView(View):
 class CheckpointDeletedView(View):
     """A checkpoint of a job that is gone.
 
-    :param job_id: The job.
     :param checkpoint: Its number.
     :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
     :param kept: Key in storage of the bytes of its pointer, which could not be read; else ``null``.

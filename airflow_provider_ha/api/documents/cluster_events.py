@@ -16,7 +16,6 @@ from airflow_provider_ha.api.documents.view import View
 class LeaderlessEvent(View):
     """A job of the cluster that has no leader, and needs one.
 
-    :param job_id: The job.
     :param reason: Why it has no leader.
     :param run: Number of its newest run; left out, as *attempt* and *epoch*, for a job that cannot be read.
     :param attempt: Its newest submission; 0 for none.
@@ -38,10 +37,7 @@ class LeaderlessEvent(View):
 
 
 class NoLeaderEvent(LeaderlessEvent):
-    """A job of the cluster that has no leader, and that has to be recovered.
-
-    :param event: Always ``no_leader``.
-    """
+    """A job of the cluster that has no leader, and that has to be recovered."""
 
     event: Literal["no_leader"] = "no_leader"
 
@@ -49,7 +45,6 @@ class NoLeaderEvent(LeaderlessEvent):
 class QuarantinedEvent(LeaderlessEvent):
     """A job of the cluster that is in quarantine: nothing recovers it until a person has released it.
 
-    :param event: Always ``quarantined``.
     :param reason: Why it is in quarantine.
     """
 
@@ -59,13 +54,8 @@ class QuarantinedEvent(LeaderlessEvent):
 class LeadershipGrantedEvent(View):
     """A leadership of a job of the cluster that was granted.
 
-    :param event: Always ``leadership_granted``.
-    :param job_id: The job.
     :param run: Run that it leads.
-    :param attempt: Number of the submission within the run.
     :param epoch: Epoch of the leadership.
-    :param host: Host of the driver.
-    :param pid: Its process id.
     :param lasted: Seconds for which this has lasted.
     """
 
@@ -82,13 +72,11 @@ class LeadershipGrantedEvent(View):
 class NotInspectedEvent(View):
     """A leader of the cluster that recovers nothing: it has inspected no job for five minutes.
 
-    :param event: Always ``not_inspected``.
     :param job_id: Empty: it concerns every job.
     :param cluster: The cluster.
     :param reason: The leader of the cluster, and the time since the last inspection of a job.
     :param epoch: Epoch of the leadership of the cluster.
     :param host: Host of the process.
-    :param pid: Its process id.
     :param address: Where it is found.
     :param lasted: Seconds for which the trigger has seen it.
     """
@@ -107,7 +95,6 @@ class NotInspectedEvent(View):
 class AlertEvent(View):
     """A condition of a job that a person should know of.
 
-    :param job_id: The job.
     :param run: Number of the run: the newest, or a run that failed just before it.
     :param reason: The problem, as a sentence without a final stop.
     :param lasted: Seconds for which the trigger has seen it.
@@ -122,13 +109,9 @@ class AlertEvent(View):
 class RecoveredEvent(View):
     """A job that is led again after an outage that was reported, as ``no_leader`` or ``quarantined``.
 
-    :param event: Always ``recovered``.
-    :param job_id: The job.
     :param run: Run that is led.
-    :param attempt: Number of the submission within the run.
     :param epoch: Epoch of the new leadership.
     :param host: Host of the new driver.
-    :param pid: Its process id.
     :param took: Seconds from the loss, as the trigger saw it, to the new leader.
     :param lasted: Seconds for which the new leader has led.
     """
@@ -147,7 +130,6 @@ class RecoveredEvent(View):
 class BudgetExhaustedEvent(AlertEvent):
     """A run that FAILED because its attempts are used up, or its application failed too often at one batch.
 
-    :param event: Always ``restart_budget_exhausted``.
     :param ended_at: When the run got its result.
     :param checkpoint: Number of its last checkpoint.
     """
@@ -160,7 +142,6 @@ class BudgetExhaustedEvent(AlertEvent):
 class RunFailedEvent(AlertEvent):
     """A run that FAILED for any other reason: its script was refused, or its driver ended it.
 
-    :param event: Always ``run_failed``.
     :param ended_at: When the run got its result.
     :param checkpoint: Number of its last checkpoint.
     """
@@ -173,9 +154,8 @@ class RunFailedEvent(AlertEvent):
 class RunFailingEvent(AlertEvent):
     """A live run whose newest attempts have failed one after the other; it is started again and again.
 
-    :param event: Always ``failing``.
-    :param reason: How the newest attempt that has ended did, at which batch, and how many have in a row.
     :param attempt: That attempt.
+    :param reason: How the newest attempt that has ended did, at which batch, and how many have in a row.
     """
 
     event: Literal["failing"] = "failing"
@@ -185,7 +165,6 @@ class RunFailingEvent(AlertEvent):
 class CheckpointFailingEvent(AlertEvent):
     """A live run whose checkpoints fail.
 
-    :param event: Always ``checkpoint_failing``.
     :param epoch: Epoch of the leader that says so; it leads.
     :param checkpoint: Number of its newest checkpoint; ``null`` for none.
     """
@@ -198,7 +177,6 @@ class CheckpointFailingEvent(AlertEvent):
 class CheckpointOldEvent(AlertEvent):
     """A live run that has committed batches which no checkpoint holds, and whose newest checkpoint is too old.
 
-    :param event: Always ``checkpoint_old``.
     :param epoch: Epoch of the leader that has written how far the queries are; it leads.
     :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
     :param age: Seconds since that was taken; without one, since the run was made.
@@ -215,11 +193,10 @@ class StalledEvent(AlertEvent):
 
     Also one of which two drivers in a row ended themselves for that at the same batch, and none has committed since.
 
-    :param event: Always ``stalled``.
-    :param reason: The stalled query, the time of its last progress, and its activity as reported by Spark.
     :param epoch: Epoch of the leader that reports it; after two drivers in a row, of the last driver that wrote a
         status.
     :param checkpoint: Number of the run's newest checkpoint; ``null`` for none.
+    :param reason: The stalled query, the time of its last progress, and its activity as reported by Spark.
     """
 
     event: Literal["stalled"] = "stalled"
@@ -230,7 +207,6 @@ class StalledEvent(AlertEvent):
 class InputLostEvent(AlertEvent):
     """A live run that has gone on without input that is gone, because its user, its job or its reader allows for it.
 
-    :param event: Always ``input_lost``.
     :param epoch: Epoch that continued.
     :param queries: Query -> batch from which it continued.
     """

@@ -77,10 +77,6 @@ def _is_loopback(place: str) -> bool:
 class LogView(View):
     """The last lines of a log.
 
-    :param job_id: The job.
-    :param run: Number of the run.
-    :param attempt: Number of the submission within the run.
-    :param host: Host of the driver.
     :param path: The file there.
     :param lines: The lines, without secrets.
     """
@@ -96,9 +92,6 @@ class LogView(View):
 class LogLineView(View):
     """One line of a log that is followed.
 
-    :param job_id: The job.
-    :param run: Number of the run.
-    :param attempt: Number of the submission within the run.
     :param line: The line, without secrets.
     """
 

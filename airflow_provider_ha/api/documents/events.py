@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 class ErrorEvent(View):
     """Something that waiting cannot resolve.
 
-    :param status: Always ``error``.
     :param reason: The object and the reason.
     """
 
@@ -34,8 +33,6 @@ class ErrorEvent(View):
 class LiveRunEvent(View):
     """A run that has no result.
 
-    :param job_id: The job.
-    :param run: Number of the run.
     :param epoch: Epoch of the latest leadership of the job.
     :param attempt: Its newest submission; 0 for none.
     """
@@ -49,7 +46,6 @@ class LiveRunEvent(View):
 class RunningEvent(LiveRunEvent):
     """A run that has a leader and is RUNNING.
 
-    :param status: Always ``running``.
     :param state: Always ``RUNNING``.
     """
 
@@ -71,9 +67,6 @@ class LossEvent(LiveRunEvent):
 class RunEndedEvent(View):
     """A run that has a result.
 
-    :param status: Always ``ended``.
-    :param job_id: The job.
-    :param run: Number of the run.
     :param epoch: Epoch of the leader that wrote the result.
     :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
     :param reason: For people.
@@ -92,8 +85,6 @@ class RunEndedEvent(View):
 class WaitFailedEvent(View):
     """A run that has ended before the awaited state, leader or checkpoint came.
 
-    :param status: Always ``failed``.
-    :param run: Number of the run.
     :param state: How it ended.
     :param reason: For people.
     """
@@ -107,8 +98,6 @@ class WaitFailedEvent(View):
 class WaitCompletedEvent(View):
     """The result of a wait.
 
-    :param status: Always ``success``.
-    :param job_id: The job.
     :param run: Number of the run: the leader's own, else the newest one.
     :param epoch: Epoch of the latest leadership.
     """
@@ -123,8 +112,6 @@ class LeaderEvent(WaitCompletedEvent):
     """The leader that is waited for.
 
     :param attempt: Submission of the run.
-    :param host: Host of the driver.
-    :param pid: Its process id.
     """
 
     attempt: int
@@ -164,10 +151,7 @@ class OperationEvent(View):
 
 
 class UnansweredStopEvent(View):
-    """A stop that no driver has answered, and that none will: it needs no driver.
-
-    :param status: Always ``lost``.
-    """
+    """A stop that no driver has answered, and that none will: it needs no driver."""
 
     status: Literal["lost"] = "lost"
 

@@ -20,19 +20,9 @@ class DrillResultView(View):
     """The result of a drill, and the time that it took.
 
     :param drill_id: Its id.
-    :param job_id: The job.
-    :param source: ``savepoint-<id>`` or ``checkpoint-<n>``.
-    :param taken_at: When that was taken.
-    :param cut: Query -> batch.
-    :param size: Bytes of its files.
-    :param age_seconds: Its age when the drill began: the loss of a disaster at that moment (RPO).
     :param started_at: When the drill began.
-    :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
-    :param total_seconds: From the choice to the first batch that Spark committed on it (RTO, on one host).
     :param verdict: ``PASSED``, ``FAILED`` or ``UNKNOWN``.
-    :param reasons: Why the verdict is not ``PASSED``.
     :param queries: Query -> its result.
-    :param spark_version: The Spark release that ran the check.
     """
 
     drill_id: str
@@ -52,10 +42,7 @@ class DrillResultView(View):
 
 
 class DrillView(DrillResultView):
-    """A drill, as recorded by the job.
-
-    :param requested_by: The requester, with host and process.
-    """
+    """A drill, as recorded by the job."""
 
     requested_by: str
 
@@ -63,9 +50,7 @@ class DrillView(DrillResultView):
 class DrillListView(View):
     """The drills of a job.
 
-    :param job_id: The job.
     :param drills: Newest first.
-    :param unreadable: Records that are there and cannot be read.
     """
 
     job_id: str
@@ -90,7 +75,6 @@ class EpochView(View):
     """One submission of a run, and the epoch that it led.
 
     :param run: The run.
-    :param attempt: Number of the submission within the run.
     :param engine: Engine that received it.
     :param requested_by: Who submitted it: request id, host and process.
     :param submitted_at: When.
@@ -155,10 +139,8 @@ class RunHistoryView(View):
 class HistoryView(View):
     """The history of a job.
 
-    :param job_id: The job.
     :param runs: Newest first.
     :param left_out: How many earlier runs are not shown.
-    :param unreadable: Records that are there and cannot be read.
     """
 
     job_id: str

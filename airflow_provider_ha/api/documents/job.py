@@ -32,7 +32,6 @@ UNREADABLE = "UNREADABLE"
 class JobRow(View):
     """One job of a list.
 
-    :param job_id: The job.
     :param state: State of its newest run; ``NO_RUN`` without one, ``UNREADABLE`` for a job that cannot be read.
     :param run: Number of the newest run.
     :param epoch: Epoch of the latest leadership; 0 when the job was never led.
@@ -65,24 +64,7 @@ class ResultView(View):
 
 
 class LastFailureView(View):
-    """How the newest attempt that was lost ended.
-
-    :param kind: Whose error it was; ``UNKNOWN`` for a driver that reported none.
-    :param error_class: Class of the exception, or Spark's condition in brackets.
-    :param message: The first line of its message.
-    :param query: Query that failed; ``null`` if the script failed, or if the cause is unknown.
-    :param batches: Query -> last committed batch; ``null`` when they could not be read.
-    :param location: Innermost line of the application in the traceback.
-    :param run: Number of its run when it is an earlier one, which failed; else ``null``.
-    :param attempt: Number of the attempt.
-    :param at: Time at which all its processes were dead; ``null`` without proof.
-    :param reason: As its supervisor wrote it.
-    :param times: How often the same error has come at the same place; 0 for an end without an error.
-    :param since: When it came first.
-    :param in_a_row: How many of the newest attempts have failed, this one included, over all runs that failed; 0 once a
-        driver has led for long since. From the second one on, the job needs attention in every state.
-    :param log: Where the log of the driver is.
-    """
+    """How the newest attempt that was lost ended."""
 
     kind: FailureKind
     error_class: str
@@ -108,7 +90,6 @@ class LastFailureView(View):
 class JobView(View):
     """One job.
 
-    :param job_id: The job.
     :param state: State of its newest run; ``NO_RUN`` without one.
     :param run: Number of the newest run.
     :param started_from: Its start: ``fresh``, ``checkpoint``, ``savepoint`` or ``path``.
@@ -172,7 +153,6 @@ class JobView(View):
 class QuarantineReleaseView(View):
     """A job that has left quarantine.
 
-    :param job_id: The job.
     :param released: Always true.
     :param reason: Why it was in quarantine.
     """

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 class ReconciledView(View):
     """One job that a leader looked at.
 
-    :param job_id: The job.
     :param outcome: The outcome: ``recovered``, ``left alone``, ``given up`` and so on.
-    :param detail: For people.
-    :param again: Seconds until it is worth another look; ``null`` when it is not waiting for anything.
     """
 
     job_id: str
@@ -47,7 +44,6 @@ class RecoveryView(View):
 class LeadingLineView(View):
     """First line of ``--watch``: the process leads the cluster.
 
-    :param outcome: Always ``leading``.
     :param epoch: Epoch of the leadership of the cluster.
     """
 
@@ -58,9 +54,7 @@ class LeadingLineView(View):
 class ReconciledLineView(View):
     """Each other line of ``--watch``: a change of a job.
 
-    :param job_id: The job.
     :param outcome: The outcome.
-    :param detail: For people.
     """
 
     job_id: str
@@ -93,7 +87,6 @@ class LeaderView(View):
 class JobLeaderView(View):
     """Whether a job has a leader.
 
-    :param job_id: The job.
     :param epoch: Epoch of the latest leadership, past or present; 0 when the job was never led.
     :param leader: The leader; ``null`` without a leader.
     """

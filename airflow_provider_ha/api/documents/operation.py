@@ -22,13 +22,8 @@ class MoveView(View):
 class DeletionView(View):
     """The deletion of a job: its plan or its result.
 
-    :param job_id: The job.
     :param state: ``planned`` with ``--dry-run``; ``deleted``; ``waiting`` when the job is gone and readers still hold
         its files: the same command removes them later.
-    :param runs: How many runs it had.
-    :param checkpoints: How many checkpoints were retained.
-    :param savepoints: Ids of its savepoints.
-    :param keep_savepoints: Whether they stay.
     :param waiting: Files that readers still hold.
     """
 
@@ -44,12 +39,7 @@ class DeletionView(View):
 class ErasureView(View):
     """The erasure of a cluster: its plan or its result.
 
-    :param cluster: Id of the cluster.
     :param state: ``planned`` with ``--dry-run``; ``erased``.
-    :param jobs: Ids of the jobs.
-    :param runs: How many runs they had.
-    :param checkpoints: How many checkpoints were retained.
-    :param savepoints: Savepoints that stay, as ``job/id``.
     """
 
     cluster: str

@@ -62,7 +62,6 @@ class OverviewQuery:
 class OverviewRow(View):
     """One job.
 
-    :param job_id: The job.
     :param state: State of its newest run; ``QUARANTINED``, ``UNREADABLE``, or ``NO_RUN`` without one.
     :param needs_attention: Whether a person should look at it.
     :param problem: What is wrong with it, in one line; empty when nothing.

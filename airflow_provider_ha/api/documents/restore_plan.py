@@ -32,10 +32,8 @@ class RestoreStartView(View):
     """The start of a restore.
 
     :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param cut: Query -> batch.
     :param run: Run that took it.
     :param epoch: Epoch that took it.
-    :param created_at: When it was taken.
     """
 
     source: str
@@ -50,7 +48,6 @@ class SelectionView(View):
 
     :param chosen: The start of a restore; ``null`` without a restorable candidate.
     :param candidates: Everything that was looked at, newest first.
-    :param job_id: The job.
     :param latest_number: The highest checkpoint number of the job so far.
     """
 
@@ -87,15 +84,6 @@ def _chosen(chosen: RestoreSource) -> RestoreStartView:
 class QueryPlanView(View):
     """The effect of a restore on one query.
 
-    :param batch: The cut: the last batch that counts as committed; -1 for none.
-    :param replay: Batches that are executed again with their recorded boundaries.
-    :param sink: The batches of the sink, as far as they were known when the plan was made.
-    :param set_aside: Batches that are taken out of the file sink's log: batch -> sha256 of exactly that entry.
-    :param input_files: Files of file sources that are read again.
-    :param inputs: The input that each source has to give again.
-    :param sink_gone: Whether the sink is gone although it had batches.
-    :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
-    :param query_id: The fresh id that the query gets; ``null`` to keep its own.
     :param name_by_sink: Name of a query that writes there and that the script does not name; ``null`` where the output
         does not say it.
     """
@@ -115,25 +103,8 @@ class QueryPlanView(View):
 class PlanView(View):
     """The effects of a restore.
 
-    :param job_id: The job that gets the new run.
-    :param source_job: The job that the cut belongs to.
-    :param source: ``checkpoint``, ``savepoint`` or ``path``.
-    :param source_id: Number of the checkpoint, id of the savepoint, or the path.
-    :param directory: Key of the directory with the chosen files.
-    :param verdict: The worst verdict of *findings*.
-    :param reasons: Their reasons, without the ways out.
-    :param queries: Query -> the effect of the restore on it.
-    :param candidates: Everything that was looked at, newest first.
-    :param age_seconds: How old the cut was at *created_at*.
-    :param created_at: When the plan was made.
-    :param same_output: Whether the job continues the outputs of the source.
-    :param findings: The reasons why it is not ``SAFE``.
-    :param unknown: Query -> facts that are unknown; not empty: exit code 2, and no restore.
-    :param claim_mode: The requested claim mode.
-    :param owner: Owner of the source afterwards: ``user`` or ``job``.
-    :param adopted: Query -> location of its checkpoint, when Spark wrote it outside managed storage.
-    :param refusal: Why the restore would be refused at this moment; ``null`` when it would be carried out, and
-        always for a path.
+    :param refusal: Why the restore would be refused at this moment; ``null`` when it would be carried out, and always
+        for a path.
     """
 
     job_id: str
@@ -159,13 +130,8 @@ class PlanView(View):
 class QueryFiguresView(View):
     """The effect of a restore on one query, in figures.
 
-    :param batch: The cut: the last batch that counts as committed; -1 for none.
     :param replayed: Batches that are executed again with their recorded boundaries.
     :param sink_batch: The highest batch that the sink has; -1 for none.
-    :param sink_gone: Whether the sink is gone although it had batches.
-    :param given: The batches that a fenced ``foreachBatch`` function was given; ``null`` without notes.
-    :param inputs: The input that each source has to give again.
-    :param input_files: Files of file sources that are read again.
     """
 
     batch: int
@@ -180,16 +146,7 @@ class QueryFiguresView(View):
 class PlanFiguresView(View):
     """A plan without its candidates: small enough for XCom.
 
-    :param verdict: The worst verdict of *findings*.
-    :param reasons: Their reasons, without the ways out.
-    :param findings: The reasons why it is not ``SAFE``.
-    :param unknown: Query -> facts that are unknown.
     :param source: ``checkpoint-<n>``, ``savepoint-<id>``, or the path.
-    :param claim_mode: The requested claim mode.
-    :param owner: Owner of the source afterwards: ``user`` or ``job``.
-    :param age_seconds: How old the cut was when the plan was made.
-    :param queries: Query -> the effect of the restore on it.
-    :param job_id: The job that gets the new run.
     :param latest_number: The job's highest checkpoint number so far.
     """
 

@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 class NewSavepointView(View):
     """A savepoint that is complete.
 
-    :param savepoint_id: Its id.
     :param directory: Its path, or its URI on S3.
-    :param cut: Query -> batch.
     :param files: How many files it has.
     :param bytes: Their size.
-    :param shares_inodes: Whether its files are hard links of live ones.
-    :param digested: Whether every file has a digest.
     """
 
     savepoint_id: str
@@ -71,15 +67,9 @@ class PoolDisposalView(View):
 class SavepointRow(View):
     """One savepoint of a list: its pointer.
 
-    :param savepoint_id: Its id.
     :param directory: Key of its directory.
     :param manifest_sha256: Digest of its manifest.
     :param size: Bytes of its files.
-    :param cut: Query -> batch.
-    :param schedule: Schedule that made it and may remove it; ``null`` when a user owns it.
-    :param label: A word for people.
-    :param created_at: When it was taken.
-    :param claimed_by: Run that was restored from it with ``CLAIM``: it is the job's since then.
     """
 
     savepoint_id: str
@@ -96,7 +86,6 @@ class SavepointRow(View):
 class SavepointListView(View):
     """The savepoints of a job.
 
-    :param job_id: The job.
     :param savepoints: Newest first.
     :param unreadable: Pointers that are there and cannot be read.
     """
@@ -117,7 +106,6 @@ class SavepointView(View):
 class SavepointDisposalView(View):
     """A savepoint of a job that is gone.
 
-    :param job_id: The job.
     :param savepoint_id: The savepoint.
     :param disposed: Always true.
     """

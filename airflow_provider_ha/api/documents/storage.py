@@ -35,11 +35,7 @@ class OrphanView(View):
 
 
 class ProblemView(View):
-    """Something that may name blobs and could not be read.
-
-    :param where: Znode, key or path.
-    :param reason: Why it cannot be used.
-    """
+    """Something that may name blobs and could not be read."""
 
     where: str
     reason: str
@@ -82,7 +78,6 @@ def orphans_view(found: OrphanedBlobs, deleted: Sequence[str]) -> OrphansView:
 class JobCollectionView(View):
     """Files of a job's working directories.
 
-    :param job_id: The job.
     :param directories: Number of working directories of the job, including ended ones.
     :param files: How many files they have.
     :param bytes: Their size.
@@ -136,16 +131,7 @@ def job_collection_view(job_id: str, found: GarbageSearch, removed: int) -> JobC
 class JobPruneView(View):
     """Remaining records of a job's ended runs.
 
-    :param job_id: The job.
-    :param runs: Number of recorded runs of the job.
     :param expendable: Number of runs that can be removed: beyond both limits, and not needed.
-    :param submissions: How many submissions these have.
-    :param tasks: How many tasks had started or followed them.
-    :param outputs: How many claims of outputs are of runs that are over.
-    :param leases: How many checkpoints and savepoints that are gone have leases that have expired.
-    :param removed: How many runs were removed.
-    :param kept: Run -> reason why it stays, for runs that are old enough to be removed.
-    :param left_to: What removes them, when this was not done here; empty when it was.
     :param problem: Why nothing, or not everything, was removed; empty when there is no reason.
     """
 

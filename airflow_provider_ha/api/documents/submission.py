@@ -13,13 +13,7 @@ from airflow_provider_ha.jobs.status import JobStatus
 
 
 class SubmittedRunView(View):
-    """The run of a request.
-
-    :param job_id: The job.
-    :param run: Number of the run.
-    :param attempt: Its newest submission.
-    :param created: Whether this call made the run; ``false`` when an earlier request of this id did.
-    """
+    """The run of a request."""
 
     job_id: str
     run: int

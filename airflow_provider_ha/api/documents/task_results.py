@@ -26,8 +26,6 @@ class TaskResultView(View):
 class TaskRunView(TaskResultView):
     """XCom ``spark_ha_run``: the run of a task, as soon as there is one, also while the task is deferred.
 
-    :param job_id: The job.
-    :param run: Number of the run.
     :param attempt: Its newest submission, when the task looked.
     :param epoch: Epoch of its leader, or of its result; left out before a driver of the run leads.
     :param operation_id: Id of the operation that the task has requested of the run.
@@ -45,8 +43,6 @@ class TaskRunView(TaskResultView):
 class TaskRunResultView(TaskResultView):
     """The run that a task has submitted, restored or followed.
 
-    :param job_id: The job.
-    :param run: Number of the run.
     :param epoch: Epoch of the leader that was RUNNING, or that wrote the result.
     :param state: ``RUNNING`` with ``wait_for="running"``, else ``FINISHED``.
     :param checkpoint: Number of the last checkpoint of a run that FINISHED.
@@ -69,7 +65,6 @@ class TaskRunResultView(TaskResultView):
 class OperationResultView(TaskResultView):
     """The operation that a task has requested, once it is COMPLETED.
 
-    :param job_id: The job.
     :param run: Run that the operation was requested of.
     :param operation_id: Id of the request.
     """

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 class RecordedFindingView(View):
     """One finding.
 
-    :param code: Its code.
-    :param file: The file, below its query.
-    :param blocks: Whether it keeps Spark from starting; ``null`` when that is not known.
     :param meaning: Its meaning for a decision; empty for a code of a newer release.
     :param next_step: How to resolve it; the same.
     """
@@ -40,20 +37,7 @@ class RecordedFindingView(View):
 
 
 class LastVerificationView(View):
-    """The last verification.
-
-    :param source: ``checkpoint-<n>`` or ``savepoint-<id>``.
-    :param taken_at: When that was taken.
-    :param at: When the verification was over.
-    :param depth: ``quick``, ``full`` or ``prove``.
-    :param spark_version: The release that it was judged for; empty for the installed one.
-    :param restorable: Whether it can be restored; ``null`` when Spark gave no answer.
-    :param problem: The first thing that keeps it from being restored; empty when nothing does.
-    :param findings: Those that keep Spark from starting first.
-    :param findings_left_off: How many more there were.
-    :param proofs: Query -> why Spark has not proven it; empty when it has.
-    :param requested_by: The requester.
-    """
+    """The last verification."""
 
     source: str
     taken_at: datetime
@@ -99,12 +83,7 @@ class StartVerdict(str, Enum):
 
 
 class FileFindingView(View):
-    """One finding.
-
-    :param code: Code of the finding (page Findings of a verification).
-    :param file: The file, below its query.
-    :param blocks: Whether it keeps Spark from starting; ``null`` when that is not known.
-    """
+    """One finding."""
 
     code: Code
     file: str
@@ -180,10 +159,7 @@ class DirectoryVerdictView(VerdictView):
 class CutVerdictView(VerdictView):
     """The result of the verification of a checkpoint or savepoint of a job.
 
-    :param created_at: When it was taken.
-    :param cut: Query -> batch.
     :param problem: The first problem that prevents a restore; ``null`` without a problem.
-    :param job_id: The job.
     """
 
     created_at: datetime

@@ -42,11 +42,7 @@ class FindingView(View):
 class LoadedStateView(View):
     """The rows that Spark read from a store, a variable or a set of timers.
 
-    :param operator: Number of the operator.
-    :param operator_name: Its name; empty for releases that record none.
-    :param store: Name of the store.
     :param kind: The part that was read: ``store``, ``variable`` or ``timers``.
-    :param variable: Name of the variable of ``transformWithState``.
     :param partitions: Rows per partition.
     :param rows: Rows in total.
     """
@@ -106,8 +102,6 @@ class ProofView(View):
     :param proven: ``true``, ``false`` when Spark refused or the batch is not restorable, ``null`` when there was no
         answer.
     :param batch: The batch; ``null`` when the checkpoint could not be read.
-    :param spark_version: The Spark release that ran the check.
-    :param seconds: Duration of the whole check in seconds.
     :param loaded: Whether Spark loaded the state.
     :param started: Whether Spark started the query on it.
     :param findings: ``LOAD_REFUSED``, ``START_REFUSED`` or ``NOT_PROVEN``.

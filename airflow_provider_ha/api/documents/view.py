@@ -114,11 +114,7 @@ def error_view(error: HaError) -> ErrorView:
 
 
 class UnreadableView(View):
-    """A record that a list has found and could not read: it may be the newest.
-
-    :param name: Name of its node (the digits of a checkpoint, the id of a savepoint), or its key in storage.
-    :param reason: Why it cannot be read.
-    """
+    """A record that a list has found and could not read: it may be the newest."""
 
     name: str
     reason: str
@@ -128,8 +124,6 @@ class CopiedFilesView(View):
     """The result of a copy of the examples.
 
     :param directory: Where they are.
-    :param written: Files that are new or were replaced, relative to the directory.
-    :param unchanged: Files that were there already with the same content.
     """
 
     directory: Text

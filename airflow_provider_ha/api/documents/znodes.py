@@ -21,8 +21,6 @@ class WrongAclView(View):
     """One node whose ACL differs.
 
     :param path: The node.
-    :param acl: Its ACL, without the hash of a password.
-    :param refused: Whether the server refuses to read and to set it. The nodes below it are then unknown too.
     """
 
     path: str
@@ -54,16 +52,12 @@ def acls_view(report: AclReport) -> AclsView:
 class RebuiltJobView(View):
     """The tree of a job after the rebuild.
 
-    :param job_id: The job.
     :param runs: Run -> its state after the rebuild; ``LOST`` for the run that can be recovered.
     :param recoverable: Whether the newest run has to be recovered.
     :param checkpoints: Numbers of its checkpoints.
     :param savepoints: Ids of its savepoints.
-    :param counter: Highest checkpoint number that was given out.
-    :param highest_epoch: Highest epoch that storage has a trace of.
     :param missing: Paths of the nodes that have to be made.
     :param kept: Paths of nodes that exist and differ from what storage says: they stay.
-    :param problems: Objects in storage that could not be used.
     """
 
     job_id: str
@@ -79,14 +73,7 @@ class RebuiltJobView(View):
 
 
 class RebuildResultView(View):
-    """The changes that were made for a job.
-
-    :param job_id: The job.
-    :param created: Paths of the nodes that were made.
-    :param kept: Paths of nodes that exist and differ from what storage says: they stay.
-    :param epoch: Epoch of the job now; ``null`` if the rebuild changed nothing.
-    :param refused: Why nothing, or not everything, was done; empty when it was.
-    """
+    """The changes that were made for a job."""
 
     job_id: str
     created: tuple[str, ...]
@@ -137,11 +124,6 @@ class NodeView(View):
     """One znode.
 
     :param path: Its path.
-    :param version: How often it was set; of an ``epoch`` node this is the epoch.
-    :param modified_zxid: ZooKeeper transaction that set it last.
-    :param ephemeral_owner: Session that it belongs to; 0 for a persistent one.
-    :param size: Bytes that it holds.
-    :param sha256: Digest of the bytes.
     :param kind: Kind of its record; left out when it holds none.
     :param record: The fields of the record; left out when it holds none.
     :param text: The content of a node without a record: a number, a time; left out otherwise.

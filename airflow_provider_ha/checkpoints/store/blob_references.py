@@ -97,7 +97,7 @@ class UnreadableReference:
     """A possible reference to blobs that could not be read.
 
     :param where: Znode, key or path.
-    :param reason: Cause.
+    :param reason: Why it cannot be used.
     """
 
     where: str

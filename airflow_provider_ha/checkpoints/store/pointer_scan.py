@@ -41,8 +41,8 @@ class ScannedPointer(Generic[P]):
 class UnreadableRecord:
     """A pointer, payload or record that cannot be read, or is missing.
 
-    :param name: Name of the pointer's node (the checkpoint's digits, or the savepoint's id), or the record's key.
-    :param reason: Cause.
+    :param name: Name of its node (the digits of a checkpoint, the id of a savepoint), or its key in storage.
+    :param reason: Why it cannot be read.
     """
 
     name: str

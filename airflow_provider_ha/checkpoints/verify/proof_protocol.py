@@ -59,7 +59,7 @@ class Application(Model):
 class StateReading(Model):
     """Spark's read of the state of an operator.
 
-    :param operator: Its id.
+    :param operator: Number of the operator.
     :param operator_name: Name recorded by Spark; empty for releases without this record.
     :param store: Name of the store.
     :param kind: Part that is read.

@@ -86,7 +86,7 @@ class Proof:
     :param started: The actions of the query; ``None`` when it did not commit.
     :param findings: The refusals of Spark, and the questions that stay open.
     :param spark_version: The Spark release that ran the check.
-    :param seconds: Duration.
+    :param seconds: Duration of the whole check in seconds.
     """
 
     directory: str
