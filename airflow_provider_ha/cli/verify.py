@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.verification import proven_view, verification_view
+from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
 from airflow_provider_ha.checkpoints.spark import files
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.spark.places import directory_at
@@ -171,7 +171,7 @@ def verify_directory(
 
 def _print_report(path: str, report: VerificationReport, *, as_json: bool) -> bool | None:
     if as_json:
-        console.print_json(verification_view(report))
+        console.print_json(VerificationView.of(report))
     else:
         print_report(path, report)
     return report.startable

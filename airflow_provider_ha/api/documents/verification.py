@@ -136,14 +136,9 @@ class ProvenVerificationView(VerificationView):
     proof: ProofView
 
 
-def verification_view(report: VerificationReport) -> VerificationView:
-    """Return what a verification found."""
-    return VerificationView.of(report)
-
-
 def proven_view(proof: Proof) -> ProvenVerificationView:
     """Return what the verification found, and beside it what Spark said."""
-    found = verification_view(proof.verification)
+    found = VerificationView.of(proof.verification)
     return ProvenVerificationView(**dict(found), proof=proof_view(proof))
 
 
@@ -256,7 +251,7 @@ def savepoint_verification(report: SavepointReport) -> SavepointVerificationView
                 batch=found.judgement.batch,
                 restorable=found.judgement.answer,
                 findings=tuple(ReasonView.of(lack) for lack in found.judgement.findings),
-                report=verification_view(found.report),
+                report=VerificationView.of(found.report),
             )
             for query, found in report.queries.items()
         },

@@ -7,7 +7,6 @@ that matters could not be read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import MEANINGS, Code
@@ -56,20 +55,6 @@ class Finding:
         """Recommended action."""
         return MEANINGS[self.code].next_step
 
-    def to_json(self) -> dict[str, str | int | bool | None]:
-        """The finding as the command prints it."""
-        return {
-            "code": self.code.value,
-            "path": self.path,
-            "batch": self.batch,
-            "message": self.message,
-            "expected": self.expected,
-            "found": self.found,
-            "blocks": self.blocks,
-            "meaning": self.meaning,
-            "next_step": self.next_step,
-        }
-
 
 # Reasons that leave a batch undecided: the files do not show the answer.
 _OPEN = frozenset({Code.STATE_UNKNOWN, Code.OFFSETS_SPARSE})
@@ -87,10 +72,6 @@ class Reason:
     code: Code
     path: str
     found: str
-
-    def to_json(self) -> dict[str, str]:
-        """The reason in the command's JSON."""
-        return {"code": self.code.value, "path": self.path, "found": self.found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +94,6 @@ class BatchVerdict:
     def provable(self) -> bool:
         """Whether it can be restored to, or only a check with Spark can decide."""
         return all(reason.code in _OPEN for reason in self.reasons)
-
-    def to_json(self) -> dict[str, Any]:
-        """The verdict in the command's JSON."""
-        return {
-            "batch": self.batch,
-            "restorable": self.restorable,
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +140,6 @@ class VerificationReport:
     def provable(self) -> list[int]:
         """All batch ids that a check with Spark can decide, ascending."""
         return [verdict.batch for verdict in self.batches if verdict.provable]
-
-    def to_json(self) -> dict[str, Any]:
-        """The report in the JSON of ``spark-ha checkpoint verify --json``."""
-        return {
-            "startable": self.startable,
-            "restorable": self.restorable,
-            "latest_restorable": self.latest_restorable,
-            "planned": self.planned,
-            "committed": self.committed,
-            "sink": self.sink and {"path": str(self.sink.path), "max_batch": self.sink.max_batch},
-            "batches": [batch.to_json() for batch in self.batches],
-            "findings": [finding.to_json() for finding in self.findings],
-        }
 
 
 class Findings:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.documents.verification import BatchView, FindingView
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import ConfigurationError
@@ -49,16 +50,16 @@ def test_a_damaged_newest_batch_leaves_the_older_ones_restorable(tmp_path: Path)
     halve("state/0/0/9_*.zip")(copy)
     report = verify(LocalTree(copy))
     assert (report.startable, report.restorable) == (False, list(range(8)))
-    assert report.to_json()["latest_restorable"] == 7
-    assert report.to_json()["findings"][0]["batch"] == 8
-    assert report.to_json()["findings"][0]["path"].startswith("state/0/0/9_")
+    assert report.latest_restorable == 7
+    assert report.findings[0].batch == 8
+    assert report.findings[0].path.startswith("state/0/0/9_")
 
 
 def test_every_finding_says_what_was_expected_what_was_found_and_what_it_means(tmp_path: Path) -> None:
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     remove("state/0/0/9.*")(copy)  # also a snapshot that Spark's maintenance may have made of it
     (finding,) = verify(LocalTree(copy)).findings
-    assert finding.to_json() == {
+    assert FindingView.of(finding).to_json() == {
         "code": "STATE_MISSING",
         "path": "state/0/0/9.delta",
         "batch": 8,
@@ -112,7 +113,7 @@ def test_each_batch_says_what_it_needs_and_lacks(tmp_path: Path) -> None:
         8: [("COMMITS_MISSING", "commits/8")],
     }  # fmt: skip
     assert report.restorable == [0, 1, 3, 6, 7]
-    assert report.to_json()["batches"][4] == {
+    assert BatchView.of(report.batches[4]).to_json() == {
         "batch": 4,
         "restorable": False,
         "reasons": [{"code": "OFFSETS_MISSING", "path": "offsets/4", "found": "it is not there"}],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.api.documents.verification import VerificationView
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verification import verify
@@ -64,7 +65,7 @@ def test_a_sink_that_has_what_is_committed_is_no_finding(checkpoint: Path, sink:
     report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert (report.startable, report.findings) == (True, ())
-    assert report.to_json()["sink"] == {"path": str(sink), "max_batch": 5}
+    assert VerificationView.of(report).to_json()["sink"] == {"path": str(sink), "max_batch": 5}
 
 
 def test_without_a_sink_the_report_names_none(checkpoint: Path) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_row
 from airflow_provider_ha.api.documents.leader import LeaderView
 from airflow_provider_ha.api.documents.submission import graph_view
-from airflow_provider_ha.api.documents.verification import proven_view, verification_view
+from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
 from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view
 from airflow_provider_ha.api.documents.znodes import tree_view
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
@@ -106,8 +106,30 @@ def test_the_graph_shows_names_of_conf_and_environment_and_no_values() -> None:
     assert shown["recovered_by_a_new_leader"] is False
 
 
-def test_a_verification_has_one_json_form_also_inside_a_savepoint() -> None:
-    assert verification_view(REPORT).to_json() == REPORT.to_json()
+def test_a_verification_shows_its_batches_and_its_findings() -> None:
+    shown = VerificationView.of(REPORT).to_json()
+
+    assert [shown.pop(key) for key in ("startable", "restorable", "latest_restorable")] == [False, [1], 1]
+    assert [shown.pop(key) for key in ("planned", "committed", "sink")] == [3, 2, {"path": "/out", "max_batch": 3}]
+    reason = {"code": "STATE_MISSING", "path": "state/0/0/9.delta", "found": "it is gone"}
+    assert shown.pop("batches") == [
+        {"batch": 1, "restorable": True, "reasons": []},
+        {"batch": 2, "restorable": False, "reasons": [reason]},
+    ]
+    assert shown.pop("findings") == [
+        {
+            "code": "STATE_MISSING",
+            "path": "state/0/0/9.delta",
+            "batch": 8,
+            "message": "it is gone; expected: a file",
+            "expected": "a file",
+            "found": "it is gone",
+            "blocks": True,
+            "meaning": FINDING.meaning,
+            "next_step": FINDING.next_step,
+        }
+    ]
+    assert not shown
 
 
 def test_a_proof_is_one_key_beside_its_verification() -> None:
@@ -126,7 +148,7 @@ def test_a_proof_is_one_key_beside_its_verification() -> None:
 
     shown = proven_view(proof).to_json()
 
-    assert {key: value for key, value in shown.items() if key != "proof"} == REPORT.to_json()
+    assert {key: value for key, value in shown.items() if key != "proof"} == VerificationView.of(REPORT).to_json()
     assert shown["proof"]["loaded"] == {
         "outcome": "proven",
         "reason": "",
