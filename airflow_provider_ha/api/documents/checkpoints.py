@@ -92,10 +92,10 @@ def checkpoint_list(
     """Return the checkpoints of a job; with its snapshot and its history, also their counts."""
     leader, status = (snapshot.leader, snapshot.status) if snapshot is not None else (None, None)
     told = status if leader is not None and status is not None and status.epoch == leader.epoch else None
-    return CheckpointListView(
+    return CheckpointListView.of(
+        listing,
         job_id=job_id,
-        checkpoints=tuple(CheckpointRow.of(pointer) for pointer in listing.pointers),
-        unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
+        checkpoints=listing.pointers,
         taken=snapshot.checkpoint_counter if snapshot is not None else None,
         failed=told.failed_checkpoints if told is not None else None,
         restored=history.restored if history is not None else None,

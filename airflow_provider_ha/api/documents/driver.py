@@ -103,16 +103,9 @@ class LogLineView(View):
 
 def log_view(place: LogPlace, lines: list[str]) -> LogView:
     """Return the last lines of the log at *place*."""
-    return LogView(
-        job_id=place.job_id,
-        run=place.run,
-        attempt=place.attempt,
-        host=place.host,
-        path=str(place.path),
-        lines=tuple(lines),
-    )
+    return LogView.of(place, path=str(place.path), lines=lines)
 
 
 def log_line(place: LogPlace, line: str) -> LogLineView:
     """Return one line of the log at *place*."""
-    return LogLineView(job_id=place.job_id, run=place.run, attempt=place.attempt, line=line)
+    return LogLineView.of(place, line=line)

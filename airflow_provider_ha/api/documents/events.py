@@ -186,14 +186,7 @@ def loss_event(
 
 def ended_event(job_id: str, run: int, result: RunResult) -> RunEndedEvent:
     """Return the event of a run with a result."""
-    return RunEndedEvent(
-        job_id=job_id,
-        run=run,
-        epoch=result.epoch,
-        state=result.state,
-        reason=result.reason,
-        checkpoint=result.checkpoint,
-    )
+    return RunEndedEvent.of(result, job_id=job_id, run=run)
 
 
 def operation_event(operation: Operation, result: RunResult | None) -> OperationEvent:

@@ -60,11 +60,7 @@ class DrillListView(View):
 
 def drill_list(job_id: str, drills: Sequence[Drill], unreadable: Sequence[UnreadableRecord]) -> DrillListView:
     """Return the drills of a job."""
-    return DrillListView(
-        job_id=job_id,
-        drills=tuple(DrillView.of(drill) for drill in drills),
-        unreadable=tuple(UnreadableView.of(broken) for broken in unreadable),
-    )
+    return DrillListView.model_validate({"job_id": job_id, "drills": drills, "unreadable": unreadable})
 
 
 # What became of a submission.
@@ -159,12 +155,8 @@ def history_view(history: JobHistory) -> HistoryView:
     """Return the history of a job."""
     leader = history.leader
     leading = leader.epoch if leader is not None else None
-    return HistoryView(
-        job_id=history.job_id,
-        runs=tuple(_run(run, leading) for run in history.runs),
-        left_out=history.runs_left_out,
-        unreadable=tuple(UnreadableView.of(each) for each in history.unreadable),
-    )
+    runs = tuple(_run(run, leading) for run in history.runs)
+    return HistoryView.of(history, runs=runs, left_out=history.runs_left_out)
 
 
 def _run(history: RunHistory, leading: int | None) -> RunHistoryView:

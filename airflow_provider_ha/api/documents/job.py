@@ -243,19 +243,5 @@ def _fallback(snapshot: JobStatus) -> str:
 
 def _failure(last: LastFailure) -> LastFailureView:
     reported = last.failure or Failure()
-    return LastFailureView(
-        kind=reported.kind,
-        error_class=reported.error_class,
-        message=reported.message,
-        query=reported.query,
-        batches=reported.batches,
-        location=reported.location,
-        run=last.run,
-        attempt=last.attempt,
-        at=last.at,
-        reason=last.reason,
-        times=last.times,
-        since=last.since,
-        in_a_row=last.in_a_row,
-        log=last.log,
-    )
+    of_driver = ("kind", "error_class", "message", "query", "batches", "location")
+    return LastFailureView.of(last, **{name: getattr(reported, name) for name in of_driver})

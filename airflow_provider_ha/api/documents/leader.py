@@ -64,19 +64,13 @@ class ReconciledLineView(View):
 
 def recovery_view(cluster_id: str, epoch: int, jobs: Sequence[ReconcileResult]) -> RecoveryView:
     """Return the outcome for every job."""
-    return RecoveryView(
-        cluster=cluster_id,
-        epoch=epoch,
-        jobs=tuple(
-            ReconciledView(job_id=each.job_id, outcome=each.outcome.value, detail=each.detail, again=each.again)
-            for each in jobs
-        ),
-    )
+    shown = [ReconciledView.of(each, outcome=each.outcome.value) for each in jobs]
+    return RecoveryView(cluster=cluster_id, epoch=epoch, jobs=tuple(shown))
 
 
 def reconciled_line(job: ReconcileResult) -> ReconciledLineView:
     """Return a change of a job."""
-    return ReconciledLineView(job_id=job.job_id, outcome=job.outcome.value, detail=job.detail)
+    return ReconciledLineView.of(job, outcome=job.outcome.value)
 
 
 @shows(LeaderInfo, "epoch run attempt host pid since")

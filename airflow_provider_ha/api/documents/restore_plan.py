@@ -63,22 +63,13 @@ def selection_view(selection: Selection, *, job_id: str, latest_number: int) -> 
     :param latest_number: The highest checkpoint number of the job so far.
     """
     chosen = selection.chosen
-    return SelectionView(
-        chosen=_chosen(chosen) if chosen is not None else None,
-        candidates=selection.candidates,
-        job_id=job_id,
-        latest_number=latest_number,
-    )
+    shown = _chosen(chosen) if chosen is not None else None
+    return SelectionView.of(selection, chosen=shown, job_id=job_id, latest_number=latest_number)
 
 
 def _chosen(chosen: RestoreSource) -> RestoreStartView:
-    return RestoreStartView(
-        source=chosen.name,
-        cut={query: cut.batch for query, cut in chosen.queries.items()},
-        run=chosen.run,
-        epoch=chosen.epoch,
-        created_at=chosen.created_at,
-    )
+    cut = {query: part.batch for query, part in chosen.queries.items()}
+    return RestoreStartView.of(chosen, source=chosen.name, cut=cut)
 
 
 class QueryPlanView(View):
@@ -168,9 +159,8 @@ def plan_view(plan: RestorePlan, refusal: HaError | None = None) -> PlanView:
 
     :param refusal: Why the restore would be refused.
     """
-    shown = {name: getattr(plan, name) for name in PlanView.model_fields if name not in {"queries", "refusal"}}
-    return PlanView(
-        **shown,
+    return PlanView.of(
+        plan,
         queries={name: _query(query) for name, query in plan.queries.items()},
         refusal=error_view(refusal) if refusal is not None else None,
     )
@@ -181,38 +171,21 @@ def plan_figures(plan: RestorePlan, *, latest_number: int) -> PlanFiguresView:
 
     :param latest_number: The highest checkpoint number of the job so far.
     """
-    return PlanFiguresView(
-        verdict=plan.verdict,
-        reasons=plan.reasons,
-        findings=plan.findings,
-        unknown=plan.unknown,
+    return PlanFiguresView.of(
+        plan,
         source=plan.name,
-        claim_mode=plan.claim_mode,
-        owner=plan.owner,
         age_seconds=round(plan.age_seconds, 1),
         queries={name: _figures(query) for name, query in plan.queries.items()},
-        job_id=plan.job_id,
         latest_number=latest_number,
     )
 
 
 def _query(query: QueryPlan) -> QueryPlanView:
-    shown = {
-        name: getattr(query, name) for name in QueryPlanView.model_fields if name not in {"replay", "name_by_sink"}
-    }
-    return QueryPlanView(**shown, replay=_ids(query), name_by_sink=name_by_sink(query.sink))
+    return QueryPlanView.of(query, replay=_ids(query), name_by_sink=name_by_sink(query.sink))
 
 
 def _figures(query: QueryPlan) -> QueryFiguresView:
-    return QueryFiguresView(
-        batch=query.batch,
-        replayed=_ids(query),
-        sink_batch=query.sink.max_batch,
-        sink_gone=query.sink_gone,
-        given=query.given,
-        inputs=query.inputs,
-        input_files=query.input_files,
-    )
+    return QueryFiguresView.of(query, replayed=_ids(query), sink_batch=query.sink.max_batch)
 
 
 def _ids(query: QueryPlan) -> tuple[int, ...]:

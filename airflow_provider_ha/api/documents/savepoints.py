@@ -141,8 +141,4 @@ class SavepointRestoreView(View):
 
 def savepoint_list(job_id: str, listing: PointerListing[SavepointPointer]) -> SavepointListView:
     """Return the savepoints of a job."""
-    return SavepointListView(
-        job_id=job_id,
-        savepoints=tuple(SavepointRow.of(pointer) for pointer in listing.pointers),
-        unreadable=tuple(UnreadableView.of(pointer) for pointer in listing.unreadable),
-    )
+    return SavepointListView.of(listing, job_id=job_id, savepoints=listing.pointers)

@@ -65,14 +65,7 @@ def orphans_view(found: OrphanedBlobs, deleted: Sequence[str]) -> OrphansView:
 
     :param deleted: Keys that were deleted.
     """
-    return OrphansView(
-        blobs=found.blobs,
-        named=found.named,
-        young=found.young,
-        orphans=tuple(OrphanView.of(info) for info in found.garbage),
-        deleted=tuple(deleted),
-        problems=tuple(ProblemView.of(problem) for problem in found.problems),
-    )
+    return OrphansView.of(found, orphans=found.garbage, deleted=deleted)
 
 
 class JobCollectionView(View):
@@ -182,18 +175,7 @@ class PruneView(View):
 
 def job_prune_view(job_id: str, found: PruneReport) -> JobPruneView:
     """Return what was found of one job."""
-    return JobPruneView(
-        job_id=job_id,
-        runs=found.runs,
-        expendable=len(found.expendable),
-        submissions=found.submissions,
-        tasks=found.tasks,
-        outputs=found.outputs,
-        leases=found.leases,
-        removed=found.removed,
-        kept=found.kept,
-        left_to=found.left_to,
-    )
+    return JobPruneView.of(found, job_id=job_id, expendable=len(found.expendable))
 
 
 def blob_prune_view(found: OrphanedBlobs, removed: int) -> BlobPruneView:
@@ -201,9 +183,5 @@ def blob_prune_view(found: OrphanedBlobs, removed: int) -> BlobPruneView:
 
     :param removed: How many were removed.
     """
-    return BlobPruneView(
-        needless=len(found.garbage),
-        bytes=sum(info.size for info in found.garbage),
-        removed=removed,
-        problems=tuple(ProblemView.of(problem) for problem in found.problems),
-    )
+    size = sum(info.size for info in found.garbage)
+    return BlobPruneView.of(found, needless=len(found.garbage), bytes=size, removed=removed)

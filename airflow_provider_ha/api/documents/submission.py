@@ -46,11 +46,9 @@ def job_submitted(run: SubmittedRunView, request_id: str, snapshot: JobStatus) -
     result = view.result if view is not None else None
     led = leader if leader is not None and leader.run == run.run and result is None else None
     newest = view.newest.submission.attempt if view is not None and view.newest is not None else run.attempt
-    return JobSubmittedView(
-        job_id=run.job_id,
-        run=run.run,
+    return JobSubmittedView.of(
+        run,
         attempt=newest,
-        created=run.created,
         request_id=request_id,
         state=snapshot.state,
         epoch=result.epoch if result is not None else led.epoch if led is not None else None,
@@ -106,10 +104,9 @@ def graph_view(
     :param pointer: Of the job; ``None`` when no new leader has to recover it.
     :param site_conf: The site's file, and the keys that it sets.
     """
-    shown = {name: getattr(graph, name) for name in GraphView.model_fields if name in JobGraph.model_fields}
-    shown["arguments"] = hidden(graph.arguments)
-    return GraphView(
-        **shown,
+    return GraphView.of(
+        graph,
+        arguments=hidden(graph.arguments),
         conf_keys=tuple(sorted({*graph.conf, *counted(graph.lineage, graph.conf)})),
         env_keys=tuple(sorted(graph.env)),
         site_conf=SiteConfView(file=site_conf[0], keys=tuple(site_conf[1])) if site_conf is not None else None,

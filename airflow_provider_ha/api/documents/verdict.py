@@ -54,18 +54,15 @@ class LastVerificationView(View):
 
 def last_verification_view(found: LastVerification) -> LastVerificationView:
     """Return what a page shows of a verification."""
-    shown = {name: getattr(found, name) for name in LastVerificationView.model_fields if name != "findings"}
-    return LastVerificationView(**shown, findings=tuple(_finding(each) for each in found.findings))
+    return LastVerificationView.of(found, findings=tuple(_finding(each) for each in found.findings))
 
 
 def _finding(kept: FindingRecord) -> RecordedFindingView:
     try:
         known = Finding(Code(kept.code), kept.file, None, "", blocks=kept.blocks)
     except ValueError:
-        return RecordedFindingView(code=kept.code, file=kept.file, blocks=kept.blocks, meaning="", next_step="")
-    return RecordedFindingView(
-        code=kept.code, file=kept.file, blocks=kept.blocks, meaning=known.meaning, next_step=known.next_step
-    )
+        return RecordedFindingView.of(kept, meaning="", next_step="")
+    return RecordedFindingView.of(kept, meaning=known.meaning, next_step=known.next_step)
 
 
 SHOWN_FINDINGS = 20

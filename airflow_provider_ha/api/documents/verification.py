@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.api.documents.view import Text, View, shows
-from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, ProofOutcome, TrialStart
+from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, ProofOutcome
 from airflow_provider_ha.checkpoints.verify.verification_report import (
     BatchVerdict,
     Finding,
@@ -138,44 +138,23 @@ class ProvenVerificationView(VerificationView):
 
 def proven_view(proof: Proof) -> ProvenVerificationView:
     """Return what the verification found, and beside it what Spark said."""
-    found = VerificationView.of(proof.verification)
-    return ProvenVerificationView(**dict(found), proof=proof_view(proof))
+    return ProvenVerificationView.of(proof.verification, proof=proof_view(proof))
 
 
 def proof_view(proof: Proof) -> ProofView:
     """Return what Spark said."""
-    loading, starting = proof.loading, proof.starting
-    return ProofView(
-        proven=proof.proven,
-        batch=proof.batch,
-        spark_version=proof.spark_version,
+    started = proof.started
+    query = StartedQueryView.of(started, query=started.name) if started is not None else None
+    return ProofView.of(
+        proof,
         seconds=round(proof.seconds, 1),
-        loaded=LoadedView(
-            outcome=loading.outcome, reason=loading.reason, state=tuple(_loaded(part) for part in proof.state)
-        ),
-        started=StartedView(
-            outcome=starting.outcome,
-            reason=starting.reason,
-            query=_started(proof.started) if proof.started is not None else None,
-        ),
-        findings=tuple(FindingView.of(finding) for finding in proof.findings),
+        loaded=LoadedView.of(proof.loading, state=tuple(_loaded(part) for part in proof.state)),
+        started=StartedView.of(proof.starting, query=query),
     )
 
 
 def _loaded(part: LoadedState) -> LoadedStateView:
-    return LoadedStateView(
-        operator=part.reading.operator,
-        operator_name=part.reading.operator_name,
-        store=part.reading.store,
-        kind=part.reading.kind,
-        variable=part.reading.variable,
-        partitions=part.rows,
-        rows=sum(part.rows),
-    )
-
-
-def _started(started: TrialStart) -> StartedQueryView:
-    return StartedQueryView(query=started.name, batch=started.batch, state_rows=started.state_rows)
+    return LoadedStateView.of(part.reading, partitions=part.rows, rows=sum(part.rows))
 
 
 class WrongFileView(View):
@@ -236,23 +215,15 @@ class SavepointVerificationView(View):
 def savepoint_verification(report: SavepointReport) -> SavepointVerificationView:
     """Return what a verification of a savepoint found."""
     stored, savepoint = report.stored, report.stored.savepoint
-    return SavepointVerificationView(
-        savepoint_id=savepoint.savepoint_id,
-        job_id=savepoint.job_id,
+    return SavepointVerificationView.of(
+        savepoint,
         layout=stored.layout,
         location=stored.location,
         restorable=report.restorable,
-        shares_inodes=savepoint.shares_inodes,
-        digested=savepoint.digested,
         not_digested=report.not_digested,
         files=tuple(WrongFileView(path=problem.path, message=problem.reason) for problem in report.files),
         queries={
-            query: SavedQueryView(
-                batch=found.judgement.batch,
-                restorable=found.judgement.answer,
-                findings=tuple(ReasonView.of(lack) for lack in found.judgement.findings),
-                report=VerificationView.of(found.report),
-            )
+            query: SavedQueryView.of(found.judgement, restorable=found.judgement.answer, report=found.report)
             for query, found in report.queries.items()
         },
     )

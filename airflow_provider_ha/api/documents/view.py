@@ -36,9 +36,12 @@ class View(BaseModel):
         return self
 
     @classmethod
-    def of(cls, shown: Any) -> Self:
-        """Return the view of an object that has all its fields as attributes."""
-        return cls.model_validate(shown)
+    def of(cls, shown: Any, **others: Any) -> Self:
+        """Return the view of an object: its attributes are the fields, except for *others*."""
+        if not others:
+            return cls.model_validate(shown)
+        found = {name: getattr(shown, name) for name in cls.model_fields if name not in others and hasattr(shown, name)}
+        return cls.model_validate(found | others)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON: text, numbers, flags, lists and mappings; moments as ISO 8601."""

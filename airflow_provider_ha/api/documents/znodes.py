@@ -45,8 +45,7 @@ class AclsView(View):
 
 def acls_view(report: AclReport) -> AclsView:
     """Return the result of a check or a repair."""
-    wrong = tuple(WrongAclView.of(each) for each in report.wrong)
-    return AclsView(nodes=report.nodes, found=len(wrong), left=report.left, wrong=wrong)
+    return AclsView.of(report, found=len(report.wrong))
 
 
 class RebuiltJobView(View):
@@ -97,24 +96,17 @@ class RebuildView(View):
 
 def rebuild_view(plan: RebuildPlan, applied: Sequence[RebuildResult]) -> RebuildView:
     """Return the plan, and the changes that were made."""
-    jobs = tuple(
-        RebuiltJobView(
-            job_id=job.job_id,
+    jobs = [
+        RebuiltJobView.of(
+            job,
             runs=job.states,
             recoverable=job.pointer is not None,
-            checkpoints=job.checkpoints,
-            savepoints=job.savepoints,
-            counter=job.counter,
-            highest_epoch=job.highest_epoch,
-            missing=tuple(plan.missing[job.job_id]),
-            kept=tuple(plan.kept[job.job_id]),
-            problems=job.problems,
+            missing=plan.missing[job.job_id],
+            kept=plan.kept[job.job_id],
         )
         for job in plan.jobs
-    )
-    return RebuildView(
-        present=tuple(plan.present), jobs=jobs, applied=tuple(RebuildResultView.of(each) for each in applied)
-    )
+    ]
+    return RebuildView.of(plan, jobs=jobs, applied=applied)
 
 
 _ONLY_WHERE_THERE = ("kind", "record", "text", "undecodable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_r
 from airflow_provider_ha.api.documents.leader import LeaderView
 from airflow_provider_ha.api.documents.submission import graph_view
 from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
-from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view
+from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view, shows
 from airflow_provider_ha.api.documents.znodes import tree_view
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
@@ -72,6 +73,34 @@ def all_views() -> list[type[View]]:
         found += below
         queue += below
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    name: str
+    size: int
+    secret: str
+
+    @property
+    def big(self) -> bool:
+        return self.size > 1
+
+
+@shows(Record, "big name size", size=float)
+class RecordView(View):
+    """A record."""
+
+
+def test_a_view_shows_the_listed_fields_of_a_record_in_their_order() -> None:
+    shown = RecordView.of(Record("orders", 2, SECRET)).to_json()
+
+    assert list(shown.items()) == [("big", True), ("name", "orders"), ("size", 2.0)]
+
+
+def test_a_view_of_an_object_takes_other_values_for_some_fields() -> None:
+    shown = RecordView.of(Record("orders", 2, SECRET), name="payments").to_json()
+
+    assert (shown["name"], shown["size"]) == ("payments", 2.0)
 
 
 def test_what_a_view_does_not_name_is_refused() -> None:
