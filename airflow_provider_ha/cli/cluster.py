@@ -12,7 +12,7 @@ from rich.tree import Tree
 
 from airflow_provider_ha.api.documents.leader import cluster_show_view
 from airflow_provider_ha.api.documents.operation import ErasureView
-from airflow_provider_ha.api.documents.znodes import acls_view, rebuild_view, tree_view
+from airflow_provider_ha.api.documents.znodes import AclsView, TreeView, rebuild_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import job_ids
@@ -85,7 +85,7 @@ def _acls(context: typer.Context, *, as_json: bool) -> Iterator[tuple[KazooAcls,
 
 def _show(report: AclReport, *, as_json: bool, verb: str) -> None:
     if as_json:
-        console.print_json(acls_view(report))
+        console.print_json(AclsView.of(report, found=len(report.wrong)))
         return
     shown = report.wrong[:_SHOWN]
     console.print_table(("NODE", "ACL"), ([each.path, each.acl] for each in shown), empty="every ACL is correct")
@@ -117,7 +117,7 @@ def show_tree(
                 next_step="See `spark-ha job list`",
             )
     if as_json:
-        console.print_json(tree_view(root, tree))
+        console.print_json(TreeView.model_validate({"root": root, "tree": tree}))
     elif tree is None:
         console.out.print(f"{root} does not exist: the cluster is empty", markup=False)
     else:

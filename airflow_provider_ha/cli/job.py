@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.api.documents.job import (
+    JobListView,
     JobRow,
     QuarantineReleaseView,
-    job_list,
     job_row,
     job_view,
     unreadable_row,
@@ -125,7 +125,7 @@ def list_jobs(context: typer.Context, watch: Watch = None, as_json: AsJson = Fal
 
 
 def _list(client: HaClient, *, as_json: bool) -> None:
-    shown = job_list([_row(client, job_id) for job_id in client.list_jobs()])
+    shown = JobListView(jobs=tuple(_row(client, job_id) for job_id in client.list_jobs()))
     if as_json:
         console.print_json(shown)
         return

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.driver import log_line, log_view
+from airflow_provider_ha.api.documents.driver import LogLineView, LogView
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster
@@ -85,9 +85,9 @@ class _PrintedLines:
             self._lines += text.splitlines()
         else:
             for line in text.splitlines():
-                console.print_line(log_line(place, line), as_json=True)
+                console.print_line(LogLineView.of(place, line=line), as_json=True)
 
     def end(self) -> None:
         """Print the document at the end."""
         if self._as_json and self._place is not None:
-            console.print_json(log_view(self._place, self._lines))
+            console.print_json(LogView.of(self._place, lines=self._lines))

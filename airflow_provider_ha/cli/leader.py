@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.api.documents.history import HistoryView, RunHistoryView, history_view
-from airflow_provider_ha.api.documents.leader import leader_view
+from airflow_provider_ha.api.documents.leader import JobLeaderView
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import AsJson, JobId, answer, cluster
 from airflow_provider_ha.jobs.run_history import RUNS, read_history
@@ -72,7 +72,7 @@ def show(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None
     """Show the leader of a job. Exit 0: there is one; 1: the job has no leader; 2: unknown."""
     with cluster(context, as_json=as_json) as client:
         snapshot = client.job(job_id).snapshot()
-    shown = leader_view(snapshot)
+    shown = JobLeaderView.of(snapshot)
     if as_json:
         console.print_json(shown)
     elif shown.leader is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.leader import LeadingLineView, reconciled_line, recovery_view
+from airflow_provider_ha.api.documents.leader import LeadingLineView, ReconciledLineView, recovery_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit
@@ -104,7 +104,7 @@ def _watch(leader: ClusterLeader, *, as_json: bool) -> Exit:
         before = said.get(attended.job_id)
         said[attended.job_id] = attended
         if attended.outcome not in _SILENT and (before is None or before.outcome is not attended.outcome):
-            console.print_line(reconciled_line(attended), as_json=as_json)
+            console.print_line(ReconciledLineView.of(attended, outcome=attended.outcome.value), as_json=as_json)
 
     with leader:
         try:

@@ -11,13 +11,12 @@ from airflow_provider_ha.api.documents.storage import (
     CollectionView,
     JobCollectionView,
     JobPruneView,
+    OrphansView,
     ProblemView,
     PruneView,
     StorageCheckView,
     blob_prune_view,
     job_collection_view,
-    job_prune_view,
-    orphans_view,
 )
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanedBlobs, delete_orphans, find_orphans
@@ -65,7 +64,7 @@ def orphans(
         found = find_orphans(client.coordinator, paths, client.store, client.area, clock=client.clock)
         deleted = delete_orphans(client.store, found) if delete and not found.problems else []
     if as_json:
-        console.print_json(orphans_view(found, [info.key for info in deleted]))
+        console.print_json(OrphansView.of(found, orphans=found.garbage, deleted=[info.key for info in deleted]))
     else:
         _print(found, deleted, delete=delete)
     if found.problems:
@@ -167,7 +166,7 @@ def _prune(client: HaClient, job_id: str, *, dry_run: bool) -> JobPruneView:
             raise
         except HaError as error:
             return JobPruneView(job_id=job_id, problem=str(error))
-    return job_prune_view(job_id, found)
+    return JobPruneView.of(found, job_id=job_id, expendable=len(found.expendable))
 
 
 def _prune_blobs(client: HaClient, *, dry_run: bool) -> BlobPruneView:

@@ -27,7 +27,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.airflow_side.compat.sdk import BaseTrigger, TriggerEvent
-from airflow_provider_ha.api.documents.events import error_event
+from airflow_provider_ha.api.documents.events import ErrorEvent
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
@@ -167,7 +167,7 @@ class SparkHaTrigger(BaseTrigger):
             paths = self.paths(config)
             nodes, announced = self.nodes(paths), self.announcement(paths)
         except HaError as error:
-            return error_event(error).to_json()
+            return ErrorEvent(reason=str(error)).to_json()
         async with borrow(config) as hub:
             with (
                 hub.announcing(announced),
@@ -188,7 +188,7 @@ class SparkHaTrigger(BaseTrigger):
                 outage.goes_on("no answer in time")
             except HaError as error:
                 if not error.retryable:
-                    return error_event(error).to_json()
+                    return ErrorEvent(reason=str(error)).to_json()
                 outage.goes_on(str(error))
             if event is not None:
                 return event

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.view import View
+from airflow_provider_ha.api.documents.view import Text, View
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.jobs.drivers.driver_log import LogPlace
     from airflow_provider_ha.jobs.model import Status
     from airflow_provider_ha.jobs.status import JobStatus
 
@@ -85,7 +84,7 @@ class LogView(View):
     run: int
     attempt: int
     host: str
-    path: str
+    path: Text
     lines: tuple[str, ...]
 
 
@@ -99,13 +98,3 @@ class LogLineView(View):
     run: int
     attempt: int
     line: str
-
-
-def log_view(place: LogPlace, lines: list[str]) -> LogView:
-    """Return the last lines of the log at *place*."""
-    return LogView.of(place, path=str(place.path), lines=lines)
-
-
-def log_line(place: LogPlace, line: str) -> LogLineView:
-    """Return one line of the log at *place*."""
-    return LogLineView.of(place, line=line)

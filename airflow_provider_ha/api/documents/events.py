@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_provider_ha.api.documents.operation import OperationView
 from airflow_provider_ha.api.documents.view import View
-from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import JobState
 
 
@@ -165,11 +164,6 @@ class OperationOfEndedRunEvent(OperationEvent):
 
     state: JobState
     run_reason: str
-
-
-def error_event(error: HaError) -> ErrorEvent:
-    """Return the event of an error that waiting cannot resolve."""
-    return ErrorEvent(reason=str(error))
 
 
 def running_event(snapshot: JobStatus, view: RunView) -> RunningEvent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -177,11 +176,6 @@ def job_row(snapshot: JobStatus) -> JobRow:
 def unreadable_row(job_id: str, error: HaError) -> JobRow:
     """Return a job of a list that cannot be read."""
     return JobRow(job_id=job_id, state=UNREADABLE, error=str(error))
-
-
-def job_list(rows: Sequence[JobRow]) -> JobListView:
-    """Return the jobs of a cluster."""
-    return JobListView(jobs=tuple(rows))
 
 
 def job_view(snapshot: JobStatus, losses: Losses, watching: WatchStatus, moved: MoveRecord | None = None) -> JobView:

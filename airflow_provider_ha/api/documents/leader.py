@@ -13,7 +13,6 @@ from airflow_provider_ha.jobs.model import LeaderInfo
 if TYPE_CHECKING:
     from airflow_provider_ha.fleet.reconciler import ReconcileResult
     from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo
-    from airflow_provider_ha.jobs.status import JobStatus
 
 
 class ReconciledView(View):
@@ -68,11 +67,6 @@ def recovery_view(cluster_id: str, epoch: int, jobs: Sequence[ReconcileResult]) 
     return RecoveryView(cluster=cluster_id, epoch=epoch, jobs=tuple(shown))
 
 
-def reconciled_line(job: ReconcileResult) -> ReconciledLineView:
-    """Return a change of a job."""
-    return ReconciledLineView.of(job, outcome=job.outcome.value)
-
-
 @shows(LeaderInfo, "epoch run attempt host pid since")
 class LeaderView(View):
     """A leader, as its node in ZooKeeper says."""
@@ -123,8 +117,3 @@ def cluster_show_view(cluster_id: str, leader: ClusterLeaderInfo | None, *, now:
         **leader.model_dump(),
         inspected_seconds_ago=None if at is None else max(0.0, (now - at).total_seconds()),
     )
-
-
-def leader_view(snapshot: JobStatus) -> JobLeaderView:
-    """Return the leader of a job."""
-    return JobLeaderView.of(snapshot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.api.documents.view import View, shows
@@ -13,7 +12,6 @@ from airflow_provider_ha.storage.object_store import ObjectInfo
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch
     from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanedBlobs
-    from airflow_provider_ha.jobs.removal.cleanup import PruneReport
 
 
 class StorageCheckView(View):
@@ -58,14 +56,6 @@ class OrphansView(View):
     orphans: tuple[OrphanView, ...]
     deleted: tuple[str, ...]
     problems: tuple[ProblemView, ...]
-
-
-def orphans_view(found: OrphanedBlobs, deleted: Sequence[str]) -> OrphansView:
-    """Return what a scan found.
-
-    :param deleted: Keys that were deleted.
-    """
-    return OrphansView.of(found, orphans=found.garbage, deleted=deleted)
 
 
 class JobCollectionView(View):
@@ -171,11 +161,6 @@ class PruneView(View):
     dry_run: bool
     jobs: tuple[JobPruneView, ...]
     blobs: BlobPruneView
-
-
-def job_prune_view(job_id: str, found: PruneReport) -> JobPruneView:
-    """Return what was found of one job."""
-    return JobPruneView.of(found, job_id=job_id, expendable=len(found.expendable))
 
 
 def blob_prune_view(found: OrphanedBlobs, removed: int) -> BlobPruneView:

@@ -12,8 +12,6 @@ from airflow_provider_ha.jobs.model import JobState
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.coordination._kazoo_acls import AclReport
-    from airflow_provider_ha.fleet.znode_tree import TreeNode
     from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, RebuildResult
 
 
@@ -41,11 +39,6 @@ class AclsView(View):
     found: int
     left: int
     wrong: tuple[WrongAclView, ...]
-
-
-def acls_view(report: AclReport) -> AclsView:
-    """Return the result of a check or a repair."""
-    return AclsView.of(report, found=len(report.wrong))
 
 
 class RebuiltJobView(View):
@@ -149,8 +142,3 @@ class TreeView(View):
 
     root: str
     tree: NodeView | None
-
-
-def tree_view(root: str, tree: TreeNode | None) -> TreeView:
-    """Return the nodes below *root*."""
-    return TreeView(root=root, tree=NodeView.of(tree) if tree is not None else None)

@@ -21,7 +21,7 @@ from airflow_provider_ha.api.documents.leader import LeaderView
 from airflow_provider_ha.api.documents.submission import graph_view
 from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
 from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view, shows
-from airflow_provider_ha.api.documents.znodes import tree_view
+from airflow_provider_ha.api.documents.znodes import TreeView
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
@@ -238,7 +238,7 @@ def test_a_node_leaves_out_what_it_does_not_hold() -> None:
         path="/a", name="a", version=0, modified_zxid=1, ephemeral_owner=0, size=0, sha256="0", children=(leaf,)
     )
 
-    shown = tree_view("/a", node).to_json()["tree"]
+    shown = TreeView.model_validate({"root": "/a", "tree": node}).to_json()["tree"]
 
     assert set(shown) == {"path", "version", "modified_zxid", "ephemeral_owner", "size", "sha256", "children"}
     assert shown["children"][0]["text"] == "3"
