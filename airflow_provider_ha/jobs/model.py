@@ -107,8 +107,8 @@ class Run(Record):
 class RunResult(Record):
     """``runs/<n>/result``: none -> DIRTY -> CLEAN. A run with a result is never run again.
 
-    :param state: FINISHED, CANCELED or FAILED.
-    :param cleanup: DIRTY until all unneeded data of the run is removed.
+    :param state: ``FINISHED``, ``CANCELED`` or ``FAILED``.
+    :param cleanup: ``DIRTY`` until all unneeded data of the run is removed, then ``CLEAN``.
     :param epoch: Epoch of the leader that wrote it.
     :param reason: Reason, for users.
     :param checkpoint: Number of the last checkpoint.
@@ -117,6 +117,7 @@ class RunResult(Record):
     :param budget_exhausted: Whether the run has used up its attempts, or its application failed too often at the same
         batch.
     :param end: The orderly end, from which the answers to other requests follow; ``None`` for any other end.
+    :param at: End of the run.
     """
 
     kind: ClassVar[str] = "run-result"
@@ -237,6 +238,10 @@ class LeaderInfo(Record):
     """Data of the leader node, for users and sensors. Holds no secret.
 
     :param epoch: Epoch of this leadership.
+    :param run: Run that it leads.
+    :param attempt: Number of the submission within the run; 0 for a process that is not a driver.
+    :param host: Host of the process.
+    :param since: Time of its leadership grant.
     """
 
     kind: ClassVar[str] = "leader"
@@ -347,14 +352,22 @@ class Operation(Record):
     """``operations/<id>``: a request, written once by its requester; then state and result, written by the leader.
 
     :param operation_id: The request's id: two requests with the same id are the same request.
+    :param operation: Kind of the operation.
     :param arguments: ``savepoint``: ``schedule``, ``retain``, ``retain_days``, ``label``; ``stop``: ``mode``
         (``suspend`` or ``terminate``) and ``savepoint`` (bool); ``dispose``: ``savepoint_id``.
     :param run: Run that the request is for; another run abandons it.
+    :param requested_by: The requester, for people.
+    :param requested_at: Time of the request.
+    :param state: ``REQUESTED``, ``RUNNING``, ``COMPLETED``, ``FAILED`` or ``ABANDONED``. Several requests that one end
+        of the run fulfils are ``COMPLETED`` with one result.
     :param epoch: Epoch that executes it.
     :param result: ``savepoint``: ``savepoint_id``, ``path``, for an ended job also ``checkpoint``; ``stop``:
-        ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, and ``new``, false if
-        there was no batch after the newest checkpoint; ``cancel-with-savepoint``: ``savepoint_id``, ``path``, once the
-        savepoint is taken.
+        ``checkpoint``, ``savepoint_id``, ``path``; ``checkpoint``: ``checkpoint``, ``path``, ``cut`` and ``new``, false
+        if there was no batch after the newest checkpoint; ``cancel-with-savepoint``: ``savepoint_id``, ``path``, once
+        the savepoint is taken.
+    :param error: Reason of the failure; for a stop or cancel of a run that ended otherwise, the end of the run and the
+        next step.
+    :param finished_at: Time at which its state became final.
     """
 
     kind: ClassVar[str] = "operation"

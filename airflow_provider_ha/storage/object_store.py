@@ -85,7 +85,7 @@ class ObjectInfo:
 
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
-    :param modified: Time of the last write.
+    :param modified: Time of the last write or renewal.
     :param checksum: Checksum of all bytes, if the store has one and the object was read individually; never required.
     """
 

@@ -63,7 +63,11 @@ class ResultView(View):
 
 
 class LastFailureView(View):
-    """How the newest attempt that was lost ended."""
+    """How the newest attempt that was lost ended.
+
+    :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long enough since. From the second one on, the job needs attention in every state.
+    """
 
     kind: FailureKind
     error_class: str

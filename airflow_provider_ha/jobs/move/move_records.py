@@ -26,10 +26,11 @@ class MoveRecord(Record):
     """``moved``: the job is on its way to another cluster, or has arrived there.
 
     :param move_id: Id of the move, and request id of the run there.
-    :param cluster: The other cluster, as :func:`cluster_name` names it.
+    :param cluster: The other cluster: hosts of ZooKeeper, and the node below which it keeps jobs.
     :param place: Its work root with the cluster id.
     :param run: Number of the run there; ``None`` while the job is on its way.
     :param by: The user or process that moves the job.
+    :param at: Start of the move.
     """
 
     kind: ClassVar[str] = "moved"
@@ -120,19 +121,20 @@ class MoveRequest:
 class Move:
     """A planned or completed move.
 
-    :param origin: The old cluster.
+    :param origin: The old cluster: hosts of ZooKeeper, and the node below which it keeps jobs.
     :param destination: The new cluster.
     :param place: Work root with the cluster id at the destination.
-    :param state: ``"planned"``: the job is unchanged; ``"moved"``: the job has its run at the new place;
-        ``"abandoned"``: the job may be started at its old place again.
+    :param state: ``planned``: the job is unchanged; ``moved``: the job has its run at the new place; ``abandoned``: the
+        job may be started at its old place again.
+    :param move_id: Id of the move, and request id of its run; ``None`` before the start of the move.
     :param steps: Remaining steps, in order; empty after the move.
     :param source: Start of the job there: ``savepoint-<id>`` or ``checkpoint-<n>``; ``None`` while unknown.
     :param cut: Query -> last batch included.
     :param replayed: Query -> batches that are executed again with their own boundaries.
-    :param files: Number of files to copy; ``None`` while unknown.
+    :param files: Number of files to copy, including the application's files; ``None`` while unknown.
     :param bytes: Their total size.
-    :param verdict: Verdict of the restore plan.
-    :param run: Number of the run at the new place.
+    :param verdict: Verdict of the restore plan; ``None`` without a plan.
+    :param run: Number of the run at the new place; ``None`` before the run exists.
     """
 
     job_id: str

@@ -62,7 +62,7 @@ class JobPlan:
     :param nodes: Nodes, parents first, without the lock and the graph pointer.
     :param pointer: The graph pointer, if the newest run has to be recovered.
     :param states: Run -> its state after the rebuild; LOST for a recoverable run.
-    :param problems: Unusable findings, as sentences.
+    :param problems: Objects in storage that could not be used, as sentences.
     :param intruders: Runs of a later life, as bytes of their nodes.
     """
 

@@ -102,16 +102,15 @@ LOOPS_FROM = 2  # failures in a row: the first one may be resolved when the next
 class LastFailure:
     """The end of a job's newest lost attempt.
 
-    :param run: Number of its run when it is an earlier one, which failed; else ``None``.
-    :param attempt: Number of the attempt.
+    :param run: Number of its run if that is an earlier one (the newest run has lost no attempt); else ``None``.
+    :param attempt: Its number.
     :param at: Time at which all its processes were dead; ``None`` without proof.
     :param reason: As its supervisor wrote it.
     :param failure: As the driver reported it; ``None`` for a killed driver.
     :param times: How often the same error has come at the same place; 0 for an end without an error.
     :param since: When it came first.
     :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
-        driver has led for long enough since, or the run is over without a failure. From the second one on, the job
-        needs attention in every state.
+        driver has led for long enough since, or the run is over without a failure.
     :param log: Location of the driver's log.
     """
 

@@ -32,7 +32,7 @@ class FailureKind(str, Enum):
 class Failure(Model):
     """A failure of a driver. Holds no secret.
 
-    :param kind: Origin of the failure.
+    :param kind: Origin of the failure; ``UNKNOWN`` if the driver reported none.
     :param error_class: Class of the exception, or Spark's condition in brackets.
     :param message: First line of the exception's message.
     :param query: Query that failed; ``None`` if the script failed.

@@ -126,12 +126,12 @@ class Drill(Record):
 
     :param source: ``savepoint-<id>`` or ``checkpoint-<n>``.
     :param taken_at: Creation time of the checkpoint or savepoint.
-    :param cut: Query -> N.
+    :param cut: Query -> batch.
     :param size: Bytes of its files.
     :param age_seconds: Age at the start of the drill: the data loss of a disaster at that moment (RPO).
     :param seconds: Step -> seconds: ``choose``, ``verify``, ``fetch``, ``copy``, ``spark``, ``load``, ``start``.
     :param total_seconds: From the choice to the first batch that Spark committed on it (RTO on this host).
-    :param reasons: Reasons if the verdict is not PASSED, as sentences without a final period.
+    :param reasons: Reasons if the verdict is not ``PASSED``, as sentences without a final period.
     :param spark_version: Spark release of the drill.
     :param requested_by: The requester, with host and process.
     """
