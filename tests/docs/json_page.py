@@ -79,7 +79,6 @@ from airflow_provider_ha.api.documents.verdict import (
     RecordedFindingView,
 )
 from airflow_provider_ha.api.documents.verification import (
-    LoadedStateView,
     ProofView,
     ProvenVerificationView,
     SavepointVerificationView,
@@ -106,7 +105,6 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.checkpoints.store.blob_references import UnreadableReference
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SweepResult
-from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof
 from airflow_provider_ha.cli.examples import CopiedFiles
 from airflow_provider_ha.coordination._kazoo_acls import WrongAcl
@@ -253,7 +251,6 @@ EXPLAINED: Mapping[type[BaseModel], tuple[type, ...]] = {
     SubmittedRunView: (SubmittedRun,),
     CopiedFilesView: (CopiedFiles,),
     ProofView: (Proof,),
-    LoadedStateView: (StateReading,),
     NewSavepointView: (Savepoint,),
 }
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:\w+ ?\w*:|\n\s*\n|\Z)", re.DOTALL)

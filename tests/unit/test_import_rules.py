@@ -56,6 +56,7 @@ VIEWED = {
     "checkpoints.store.pointer_store",
     "checkpoints.store.savepoints.savepoint_report",
     "checkpoints.verify.codes",
+    "checkpoints.verify.proof_protocol",
     "checkpoints.verify.proof_result",
     "checkpoints.verify.verification_report",
     "errors",

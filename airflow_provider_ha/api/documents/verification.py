@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.api.documents.view import Text, View, shows
+from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
 from airflow_provider_ha.checkpoints.verify.proof_result import LoadedState, Proof, ProofOutcome
 from airflow_provider_ha.checkpoints.verify.verification_report import (
     BatchVerdict,
@@ -39,21 +40,13 @@ class FindingView(View):
     """One thing that is wrong, or worth knowing."""
 
 
+@shows(StateReading, "operator operator_name store kind variable partitions rows", partitions=tuple[int, ...], rows=int)
 class LoadedStateView(View):
     """The rows that Spark read from a store, a variable or a set of timers.
 
-    :param kind: The part that was read: ``store``, ``variable`` or ``timers``.
     :param partitions: Rows per partition.
     :param rows: Rows in total.
     """
-
-    operator: int
-    operator_name: str
-    store: str
-    kind: str
-    variable: str
-    partitions: tuple[int, ...]
-    rows: int
 
 
 class LoadedView(View):

@@ -62,7 +62,7 @@ class StateReading(Model):
     :param operator: Number of the operator.
     :param operator_name: Name recorded by Spark; empty for releases without this record.
     :param store: Name of the store.
-    :param kind: Part that is read.
+    :param kind: Part that is read: ``store``, ``variable`` or ``timers``.
     :param variable: Name of the variable of ``transformWithState``.
     :param partitions: Number of expected partitions.
     """
