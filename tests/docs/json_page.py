@@ -322,8 +322,8 @@ def described(model: type[BaseModel]) -> dict[str, str]:
 
 def _texts(kind: type) -> dict[str, str]:
     texts = {name: " ".join(text.split()) for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or ""))}
-    properties = {name: value.__doc__ or "" for name, value in vars(kind).items() if isinstance(value, property)}
-    return properties | texts
+    properties = {name: value.__doc__ for name, value in vars(kind).items() if isinstance(value, property)}
+    return {name: text.partition("\n\n")[0] for name, text in properties.items() if text} | texts
 
 
 def _constants(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
