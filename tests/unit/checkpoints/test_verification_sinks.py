@@ -69,7 +69,7 @@ def test_a_sink_that_has_what_is_committed_is_no_finding(checkpoint: Path, sink:
 
 
 def test_without_a_sink_the_report_names_none(checkpoint: Path) -> None:
-    assert verify(LocalTree(checkpoint)).to_json()["sink"] is None
+    assert verify(LocalTree(checkpoint)).sink is None
 
 
 def test_the_planned_batch_in_the_sink_is_skipped_and_loses_nothing_of_a_query_without_state(
