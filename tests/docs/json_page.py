@@ -315,15 +315,16 @@ def described(model: type[BaseModel]) -> dict[str, str]:
     for kind in (*model.__mro__, *shown, *explained):
         found = _texts(kind) | found
     always = {name: f"Always `{value}`." for name, value in _constants(model)}
-    return (
-        COMMON | always | found | {n: field.description for n, field in model.model_fields.items() if field.description}
-    )
+    given = {name: field.description for name, field in model.model_fields.items() if field.description}
+    return {**COMMON, **always, **found, **given}
 
 
 def _texts(kind: type) -> dict[str, str]:
-    texts = {name: " ".join(text.split()) for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or ""))}
-    properties = {name: value.__doc__ for name, value in vars(kind).items() if isinstance(value, property)}
-    return {name: text.partition("\n\n")[0] for name, text in properties.items() if text} | texts
+    found = {name: value.__doc__ or "" for name, value in vars(kind).items() if isinstance(value, property)}
+    found = {name: text.partition("\n\n")[0] for name, text in found.items() if text}
+    for name, text in _PARAM.findall(inspect.cleandoc(kind.__doc__ or "")):
+        found[name] = " ".join(text.split())
+    return found
 
 
 def _constants(model: type[BaseModel]) -> Iterator[tuple[str, str]]:
