@@ -284,8 +284,8 @@ class ClusterLeader:
             overdue = attendant.overdue()
             if overdue is not None:
                 log.critical(
-                    "%s has taken %.0f s without an answer: this process gives the cluster up and exits. Look whether "
-                    "its storage root and work root are mounted and answer on this host",
+                    "%s has taken %.0f s without an answer: this process gives up the cluster and exits. Check that "
+                    "its storage root and work root are mounted and respond on this host",
                     *overdue,
                 )
                 giving_up = threading.Thread(target=self.close, daemon=True)
@@ -297,7 +297,7 @@ class ClusterLeader:
     def _require_leadership(self) -> None:
         if not self.leads:
             raise LeadershipLostError(
-                f"this process does not lead {self._client.paths.lock.label} any more",
+                f"this process no longer leads {self._client.paths.lock.label}",
                 next_step="Start a fresh process: one process, one leadership",
             )
 
@@ -319,7 +319,7 @@ class ClusterLeader:
                     each for each in sorted(filter(is_job, found)) if is_known_to_storage_only(client.context(each))
                 ]
         except HaError as error:
-            log.warning("whether ZooKeeper knows all jobs of the storage is not known: %s", error)
+            log.warning("the jobs of the storage cannot be compared with ZooKeeper's: %s", error)
             return []
 
     def _worth_a_look(self, names: list[str], report: Report | None) -> list[str]:
@@ -329,7 +329,7 @@ class ClusterLeader:
         try:
             seen = list(survey(self._client.coordinator, self._client.paths, names, watch=self._touch))
         except CoordinationError as error:
-            log.warning("the jobs are looked at one by one: %s", error)
+            log.warning("the jobs are read one by one: %s", error)
             return names
         if self._attendant is not None:
             self._attendant.inspected_at = self._client.clock.now()

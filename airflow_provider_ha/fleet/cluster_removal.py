@@ -199,7 +199,7 @@ def _require_known(client: HaClient) -> None:
             f"there are files of {', '.join(strange[:_NAMED])}{' and others' if len(strange) > _NAMED else ''}, and "
             f"ZooKeeper knows no such job in cluster {client.config.cluster_id!r}; nothing was erased",
             next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
-            "makes the jobs again",
+            "recreates the jobs",
         )
 
 
@@ -236,8 +236,8 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _UserData:
         without = sorted(set(names) - {directory.name for directory in directories})
         if without:
             raise CheckpointMissingError(
-                f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so what it needs is not known",
-                next_step=f"Mount what holds it, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
+                f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so its files are unknown",
+                next_step=f"Mount its storage, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
             )
         if directories or names:
             # The payloads hold the boundaries of later batches, which a restore needs to repeat those exactly.

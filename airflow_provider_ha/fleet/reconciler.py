@@ -351,7 +351,7 @@ class Reconciler:
 
     def _require_leadership(self) -> None:
         if self._leadership.lease_left() <= 0:
-            raise LeadershipLostError(f"this process does not lead {self._client.paths.lock.label} any more")
+            raise LeadershipLostError(f"this process no longer leads {self._client.paths.lock.label}")
 
 
 def _lost_log(job: JobContext, run: SubmittedRun) -> str:

@@ -138,7 +138,7 @@ def require_over(job: JobContext) -> None:
         raise JobStateError(
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "`spark-ha recover` goes on with it; nothing was removed",
+            "`spark-ha recover` continues it; nothing was removed",
         )
     for what in readers(job):
         raise JobStateError(

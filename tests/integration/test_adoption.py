@@ -177,7 +177,7 @@ def test_a_query_that_goes_on_is_not_adopted(
         ({QUERY: "relative/path"}, {}, "no absolute path"),
         ({QUERY: "/data/../etc"}, {}, "no absolute path"),
         ({QUERY: "gs://bucket/checkpoint"}, {}, r"file system \(gs:\) that cannot be read"),
-        ({QUERY: "{elsewhere}", "again": "{elsewhere}"}, {}, "have one query id"),
+        ({QUERY: "{elsewhere}", "again": "{elsewhere}"}, {}, "have the same query id"),
         ({QUERY: "{elsewhere}"}, {"another": "/out"}, "but not their checkpoints"),
         ({QUERY: "{elsewhere}"}, {QUERY: "parquet"}, "named by its output directory"),
         ({QUERY: "{cluster}"}, {}, "belongs to this cluster"),

@@ -153,7 +153,7 @@ def test_a_place_that_holds_nothing_is_named(job: JobContext, elsewhere: Elsewhe
     with pytest.raises(StorageUnavailableError, match=f"checkpoint {nowhere} is not there") as caught:
         plan(job, elsewhere, adopt={QUERY: nowhere})
 
-    assert "the driver has to reach it" in caught.value.next_step
+    assert "the driver also needs access" in caught.value.next_step
 
 
 def test_a_working_directory_of_the_cluster_is_not_adopted(

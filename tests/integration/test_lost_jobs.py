@@ -234,7 +234,7 @@ def test_restart_is_refused_while_the_lost_run_has_worked_and_has_no_checkpoint(
     request = other_graph(cluster, if_lost=LostRunPolicy.RESTART)
     before = everything(job)
 
-    with pytest.raises(JobStateError, match="no checkpoint yet: a new one would repeat what it has committed") as told:
+    with pytest.raises(JobStateError, match="no checkpoint yet: a new one would repeat its committed batches") as told:
         cluster.client.job("flights").submit(request)
 
     assert 'start_from="fresh"' in told.value.next_step

@@ -74,7 +74,7 @@ def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
     code, _, said = spark_ha(*words, "flights")
 
     assert code == 1
-    assert "--if-lost restart ends it and restores, --if-lost recover goes on with it instead" in " ".join(said.split())
+    assert "--if-lost restart ends it and restores, --if-lost recover continues it instead" in " ".join(said.split())
     assert "if_lost" not in said
     assert "spark-ha job stop flights" in said
     assert job.runs.numbers() == [1]

@@ -191,8 +191,8 @@ def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spar
     restored, _, refused = spark_ha("restore", *words, *allow)
 
     assert planned == restored == 1
-    assert "has no run yet, so nothing says which application goes on" in said
-    assert "has no run yet, so nothing says which application goes on" in refused
+    assert "has no run yet, so the application that continues" in said
+    assert "has no run yet, so the application that continues" in refused
 
 
 @pytest.mark.usefixtures("job_with_a_function")

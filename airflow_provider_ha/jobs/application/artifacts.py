@@ -56,7 +56,7 @@ def needed_by(job_id: str, run: int, what: str) -> Iterator[None]:
         missing = isinstance(error, ObjectMissingError)
         raise type(error)(
             f"the {what} of run {run} is {'missing' if missing else 'damaged'}: {error.message}",
-            next_step="Put the object back from a copy of the storage, and the run goes on by itself; or end it with "
+            next_step="Put the object back from a copy of the storage: the run then continues. Or end it with "
             f"`spark-ha job cancel {job_id}`, and restore the job with its application",
         ) from error
 

@@ -82,7 +82,7 @@ def end_run(job: JobContext, request: MoveRequest) -> None:
         if time.monotonic() > deadline:
             raise OutcomeUnknownError(
                 f"job {job.job_id!r} did not stop within {request.wait:g} s; the request stays",
-                next_step="Repeat the move: it goes on from there",
+                next_step="Repeat the move: it continues from there",
             )
         job.sleep(_POLL)
 

@@ -281,7 +281,7 @@ class _Copy:
             if not savepoint_store(self.job).has(savepoint_id) and self.job.area.contains(key):
                 self.job.area.remove(key)
         except (HaError, OSError) as error:
-            log.warning("%s, which no pointer names, could not be removed: %s", key, error)
+            log.warning("%s, which has no pointer, could not be removed: %s", key, error)
 
 
 def _proven(job: JobContext, selection: Selection) -> RestoreSource:

@@ -135,7 +135,7 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
     at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
     if lost.forgetful:
         why = "the run has no checkpoint yet, so its end would forget what it has committed"
-        at_once = f"`spark-ha job cancel {job_id}` ends it at once all the same"
+        at_once = f"`spark-ha job cancel {job_id}` ends it immediately anyway"
     elif arguments.get("mode") == "terminate":
         why = "a drain needs a driver"
     elif arguments.get("savepoint"):

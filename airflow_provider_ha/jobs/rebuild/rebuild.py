@@ -92,7 +92,7 @@ def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Rebui
 def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> RebuildResult:
     if coordinator.find(paths.leader) is not None:
         raise JobStateError(
-            f"job {plan.job_id!r} has a leader: nothing of it is touched",
+            f"job {plan.job_id!r} has a leader, so it is not rebuilt",
             next_step="Stop or cancel the job first, then rebuild what is missing",
         )
     epoch, made = raise_epoch(coordinator, paths, lowest=plan.highest_epoch, to=plan.epoch, by=REBUILT)
@@ -213,7 +213,7 @@ def rebuild(
     if plan.present and not missing_only:
         raise JobStateError(
             f"cluster {config.cluster_id!r} is not empty: ZooKeeper knows {', '.join(plan.present)}",
-            next_step="Check whether this is the ensemble that lost its data; to make only what is missing, "
+            next_step="Check whether this is the ensemble that lost its data; to create only missing nodes, "
             "add --missing",
         )
     if (roots := RootsOfCluster(config, coordinator)).marked():
@@ -256,10 +256,10 @@ def refuse_unknown(job: JobContext) -> None:
     """
     if is_known_to_storage_only(job):
         raise JobStateError(
-            f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, and there are files of it in "
-            f"{storage_uri(job.config)}: it would begin from nothing a second time",
+            f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, but there are files of it in "
+            f"{storage_uri(job.config)}: a new run would repeat its work",
             next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
-            'makes the job again. To begin from nothing all the same: start_from="fresh", if_lost="restart", '
+            'recreates the job. To start without a checkpoint anyway: start_from="fresh", if_lost="restart", '
             "accept_verdicts=LOSS_POSSIBLE",
         )
 
@@ -273,4 +273,4 @@ def rebuild_unknown(job: JobContext) -> None:
     for problem in plan.problems:
         log.warning("job %s: %s", job.job_id, problem)
     done = apply_job(job.coordinator, job.paths, plan)
-    log.warning("job %s was known to storage only: %d nodes are made again", job.job_id, len(done.created))
+    log.warning("job %s was known to storage only: %d nodes are recreated", job.job_id, len(done.created))

@@ -105,7 +105,7 @@ class _BriefLock:
         if numbers[-1] != self._newest or not over:
             raise JobStateError(
                 f"run {numbers[-1]} of job {self._job.job_id!r} has begun",
-                next_step="Nothing needs to be done: its driver goes on with the removal",
+                next_step="Nothing needs to be done: its driver continues the removal",
             )
 
 
@@ -225,7 +225,7 @@ def require_files(job: JobContext) -> FileStore:
     files = open_files(job.config)
     if files is None:
         raise ConfigurationError(
-            f"the work root {job.config.work_uri} has links: Spark itself removes what it does not need",
+            f"the work root {job.config.work_uri} has links: Spark itself removes unneeded files",
             next_step="Nothing needs to be done",
         )
     return files

@@ -268,7 +268,7 @@ def _path(text: str) -> Path:
 def _stored(request: RestoreRequest, text: str) -> str:
     if not (is_s3(text) or is_hdfs(text)):
         raise ConfigurationError(
-            f"checkpoint {text!r} lies on a file system ({split(text).scheme}:) that cannot be read from here",
+            f"checkpoint {text!r} is on a file system ({split(text).scheme}:) that cannot be read from here",
             next_step="Copy it to a mounted path, to s3://bucket/prefix or hdfs://namenode:8020/path, and adopt it "
             "from there",
         )
@@ -284,7 +284,7 @@ def _there(directory: Tree, place: str) -> Tree:
     if not directory.is_directory():
         problem, step = directory.absence()
         raise StorageUnavailableError(
-            f"checkpoint {place} {problem}", next_step=f"{step}; the driver has to reach it as well"
+            f"checkpoint {place} {problem}", next_step=f"{step}; the driver also needs access"
         )
     return directory
 
@@ -295,8 +295,8 @@ def _check_identities(found: Mapping[str, DirectoryCut]) -> None:
         other = seen.setdefault(item.adopted.query_id, query)
         if other != query:
             raise ConfigurationError(
-                f"queries {other!r} and {query!r} have one query id: it is the same checkpoint, or a copy of it",
-                next_step="Name the checkpoint of each query once; Spark runs no two queries of one id",
+                f"queries {other!r} and {query!r} have the same query id: their checkpoints are the same, or copies",
+                next_step="Name a separate checkpoint for each query; Spark refuses two queries with the same id",
             )
 
 

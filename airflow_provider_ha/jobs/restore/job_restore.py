@@ -253,7 +253,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> J
     """
     if not chosen.graph:
         raise JobStateError(
-            f"job {job.job_id!r} has no run yet, so nothing says which application goes on from {chosen.source_id}",
+            f"job {job.job_id!r} has no run yet, so the application that continues from {chosen.source_id} is unknown",
             next_step="Submit the application, and let it start from the same directories (start_from)",
         )
     source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
@@ -288,7 +288,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> J
     if "application" not in (given := _given_files(request)) and given:
         raise RestoreRefusedError(
             f"{sorted(given)} are replaced, but the application is not",
-            next_step="Name the application as well: its files are uploaded together",
+            next_step="Also name the application: its files are uploaded together",
         )
     return graph
 

@@ -151,7 +151,7 @@ class JobJournal:
         try:
             self._create(key, entry)
         except StorageError as error:
-            log.warning("that submission %s runs is not noted in storage: %s", submission.submission_id, error)
+            log.warning("the start of submission %s is not recorded in storage: %s", submission.submission_id, error)
 
     def result(self, run: int, result: RunResult) -> None:
         """Record a result, before its node is created; a leader that tries again replaces its own entry.
@@ -273,7 +273,7 @@ class JobJournal:
             self._store.create(key, entry.to_bytes())
             self._written.add(key)
         except ObjectExistsError:
-            log.warning("%s is of another leader of this epoch; it stays, and this one is noted beside it", key)
+            log.warning("%s belongs to another leader of this epoch; it stays, and this entry gets another name", key)
             self._store.create(self._keys.journal(kind, f"{name}-{new_id()[:12]}"), entry.to_bytes())
 
     def _create(self, key: str, entry: JournalEntry) -> None:

@@ -122,7 +122,7 @@ def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> I
         try:
             commit(*(Delete(node.path, node.version) for node in part))
         except (NodeMissingError, VersionConflictError) as error:
-            log.info("some claims of outputs stay, because one is taken at this moment: %s", error.message)
+            log.info("some output claims stay, because one has just changed: %s", error.message)
         yield
 
 

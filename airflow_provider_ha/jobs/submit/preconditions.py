@@ -183,14 +183,14 @@ def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostR
         return LostRunPolicy.RECOVER
     if request.start.if_lost is None:
         raise JobStateError(
-            f"{_lost(job, lost)}, and what is submitted now differs from it in {', '.join(other)}",
-            next_step='if_lost="recover" goes on with what was running, if_lost="restart" ends it and makes a new run '
+            f"{_lost(job, lost)}, and the submitted job differs from it in {', '.join(other)}",
+            next_step='if_lost="recover" continues the lost run, if_lost="restart" ends it and makes a new run '
             f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
         )
     if request.start.if_lost is LostRunPolicy.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
-            f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat what it has committed",
-            next_step='if_lost="recover" goes on with it; start_from="fresh" starts from nothing',
+            f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat its committed batches",
+            next_step='if_lost="recover" continues it; start_from="fresh" starts from nothing',
         )
     return request.start.if_lost
 
@@ -204,7 +204,7 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
         raise JobStateError(
             f"{_lost(job, lost)}, which a restore would leave behind",
             next_step='if_lost="restart" ends it and restores, if_lost="recover" '
-            f"goes on with it instead. {_commands(job)}, then restore again",
+            f"continues it instead. {_commands(job)}, then restore again",
         )
     return request.if_lost
 

@@ -207,7 +207,7 @@ def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = 
     drill_id = records.next_id(request.drill_id)
     known = records.find(drill_id)
     if known is not None:
-        log.info("drill %s of job %s is over already: %s", drill_id, job.job_id, known.verdict.value)
+        log.info("drill %s of job %s has ended already: %s", drill_id, job.job_id, known.verdict.value)
         return known
     began, watch = job.clock.now(), Stopwatch(job.clock)
     phases = DrillPhases(watch, tell)

@@ -89,7 +89,7 @@ def fetch(job: JobContext, graph: str, place: Path) -> Application:
     """
     if not graph:
         raise ObjectMissingError(
-            "it names no job graph, so nothing says which application goes on from it",
+            "it names no job graph, so its application is unknown",
             next_step="Let the job take its own savepoint, or only load the state (start=False)",
         )
     return application_of(job.store, job.graph(Blob(sha256=graph, size=0)), place)
@@ -262,7 +262,7 @@ def keep(
     try:
         write_last_verification(job.store, job.keys, _record(job, found, depth, by, spark_version))
     except HaError as error:
-        log.warning("what was found of %s of job %r cannot be kept for its page: %s", found.name, job.job_id, error)
+        log.warning("the verification of %s of job %r cannot be stored for its page: %s", found.name, job.job_id, error)
 
 
 def _record(

@@ -218,7 +218,7 @@ def test_a_watching_leader_that_is_deposed_stops(
     stop = threading.Event()
     deadline = threading.Timer(20, stop.set)  # one that does not stop by itself fails here, instead of going on
     deadline.start()
-    with pytest.raises(LeadershipLostError, match="does not lead cluster"):
+    with pytest.raises(LeadershipLostError, match="no longer leads cluster"):
         leader.watch(stop)
     deadline.cancel()
     with pytest.raises(LeadershipLostError, match="once"):
