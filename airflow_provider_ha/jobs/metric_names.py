@@ -68,20 +68,20 @@ _G, _C, _H = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 _BOTH = frozenset(Emitter)
 
 JOB_STATE = Metric(
-    "spark_ha_job_state", _G, "", "1 for the state that the job is in, 0 for every other one", ("state",), _BOTH
+    "spark_ha_job_state", _G, "", "1 for the current state of the job, 0 for the others", ("state",), _BOTH
 )
 JOB_STALLED = Metric(
-    "spark_ha_job_stalled", _G, "", "1 while the job commits nothing although it should, else 0", (), _BOTH
+    "spark_ha_job_stalled", _G, "", "1 while the job should commit batches but does not, else 0", (), _BOTH
 )
 LEADER_EPOCH = Metric("spark_ha_leader_epoch", _G, "", "Epoch of the newest leadership", (), _BOTH)
 LEADER_SINCE = Metric(
-    "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "When the leader was elected, since 1970", (), _BOTH
+    "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "Time of the leader's election, since 1970", (), _BOTH
 )
 LEASE_MARGIN = Metric(
     "spark_ha_lease_margin_seconds",
     _G,
     "seconds",
-    "The shortest time that was left of the leader's lease in the last two minutes",
+    "Shortest remaining time of the leader's lease in the last two minutes",
 )
 CHECKPOINT_NUMBER = Metric("spark_ha_checkpoint_number", _G, "", "Number of the newest checkpoint", (), _BOTH)
 CHECKPOINT_AGE = Metric(
@@ -95,7 +95,7 @@ CHECKPOINT_FAILURES = Metric(
     "spark_ha_checkpoint_failures_total",
     _C,
     "",
-    "Failed tries to take a checkpoint, of this driver; the next try comes after two seconds",
+    "Failed attempts of this driver to take a checkpoint; the next attempt follows after two seconds",
 )
 BATCH_NUMBER = Metric("spark_ha_batch_number", _G, "", "Number of the newest batch of a query", ("query",), _BOTH)
 BATCH_DURATION = Metric("spark_ha_batch_duration_seconds", _H, "seconds", "Time that a batch took", ("query",), _BOTH)
@@ -109,7 +109,7 @@ BATCH_PHASE = Metric(
 COMMIT_AGE = Metric(
     "spark_ha_commit_age_seconds", _G, "seconds", "Time since a query committed a batch", ("query",), _BOTH
 )
-INPUT_ROWS = Metric("spark_ha_input_rows_total", _C, "rows", "Rows that a query has read, of this driver", ("query",))
+INPUT_ROWS = Metric("spark_ha_input_rows_total", _C, "rows", "Rows that a query of this driver has read", ("query",))
 INPUT_RATE = Metric(
     "spark_ha_input_rows_per_second", _G, "rows", "Rows per second that arrived for the newest batch", ("query",), _BOTH
 )
@@ -117,7 +117,7 @@ PROCESSED_RATE = Metric(
     "spark_ha_processed_rows_per_second",
     _G,
     "rows",
-    "Rows per second that the newest batch worked off",
+    "Rows per second that the newest batch processed",
     ("query",),
     _BOTH,
 )
@@ -125,7 +125,7 @@ LAG = Metric(
     "spark_ha_lag_rows",
     _G,
     "rows",
-    "Rows that the sources of a query had and the newest batch did not read; only of sources that tell it (Kafka)",
+    "Rows that the sources of a query had and the newest batch did not read; only from sources that report it (Kafka)",
     ("query",),
     _BOTH,
 )
@@ -159,7 +159,7 @@ ACCEPTED_LOSSES = Metric(
     "spark_ha_accepted_losses_total",
     _C,
     "",
-    "How often the run has gone on without input that was gone, because its user, its job or its reader allows for it",
+    "Times that the run has continued without missing input, because its user, its job or its reader allows it",
     (),
     _BOTH,
 )

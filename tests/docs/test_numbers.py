@@ -225,7 +225,7 @@ SENTENCES = [
         f"more than {WORDS[threshold('SparkHaRestartsOften')]} restarts in {overview.DAY // HOUR} hours",
     ),
     ("how-to/metrics.md", f"tried again after {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds"),
-    ("reference/metrics.md", f"the next try comes after {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds"),
+    ("reference/metrics.md", f"the next attempt follows after {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds"),
     ("explanation/decisions.md", f"is tried again {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds later"),
     ("explanation/coordination.md", f"except once in {'a quarter of an hour' if triggers.FULL_LOOK == 900 else '?'}"),
     ("explanation/coordination.md", f"other job once {'a quarter of an hour' if triggers.FULL_LOOK == 900 else '?'}"),

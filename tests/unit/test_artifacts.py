@@ -313,7 +313,7 @@ def test_an_alias_that_is_no_name_is_refused(store: LocalStore, app: Path, tmp_p
 
 
 def test_an_archive_that_would_replace_a_data_file_is_refused(store: LocalStore, app: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"have one name in the driver's directory.*\['data\.csv'\]"):
+    with pytest.raises(ConfigurationError, match=r"share a name in the driver's directory.*\['data\.csv'\]"):
         upload_application(
             store,
             application=app / "app.py",

@@ -160,7 +160,7 @@ def test_a_lost_run_whose_graph_cannot_be_read_differs_in_all_that_is_known(monk
 
     (told,) = preconditions._differences(job, wanted, lost)
 
-    assert told == "all that is known of it, for its graph cannot be read (blob 0 is damaged)"
+    assert told == "unknown fields, because its graph cannot be read (blob 0 is damaged)"
 
 
 def test_other_options_of_the_connection_are_no_difference_of_the_job() -> None:

@@ -85,19 +85,19 @@ def test_a_zip_file_keeps_its_programs(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "absolute": (lambda path: tar(path, ("/etc/evil", "x")), "lies outside of it"),
-    "above": (lambda path: tar(path, ("good", "x"), ("a/../../evil", "x")), "lies outside of it"),
+    "absolute": (lambda path: tar(path, ("/etc/evil", "x")), "is outside the archive"),
+    "above": (lambda path: tar(path, ("good", "x"), ("a/../../evil", "x")), "is outside the archive"),
     "through a link": (
         lambda path: tar(path, entry("a", tarfile.SYMTYPE, "/opt"), ("a/evil", "x")),
-        "lies behind a link of it",
+        "is behind a link in the archive",
     ),
     "over a link": (
         lambda path: tar(path, entry("a", tarfile.SYMTYPE, "/opt/evil"), ("a", "x")),
-        "lies behind a link of it",
+        "is behind a link in the archive",
     ),
     "hard link": (
         lambda path: tar(path, entry("a", tarfile.LNKTYPE, "../../etc/passwd")),
-        "which is no file before it",
+        "which is no earlier file",
     ),
     "device": (lambda path: tar(path, entry("null", tarfile.CHRTYPE)), "neither file, directory nor link"),
     "pipe": (lambda path: tar(path, entry("pipe", tarfile.FIFOTYPE)), "neither file, directory nor link"),

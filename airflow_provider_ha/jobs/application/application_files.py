@@ -364,7 +364,7 @@ def _check_places(found: ApplicationFiles) -> None:
     twice = sorted({name for name in places if places.count(name) > 1} | ({UNPACKED_AS} & set(places)))
     if twice:
         raise ConfigurationError(
-            f"files and archives have one name in the driver's directory, or that of the script's modules: {twice}",
+            f"files and archives share a name in the driver's directory, or with the script's modules: {twice}",
             next_step="Give the archives other aliases: archive.tar.gz#name",
         )
 

@@ -131,13 +131,13 @@ def _fault(member: _Member, links: set[PurePosixPath], files: set[PurePosixPath]
     """
     name = member.name
     if name.is_absolute() or ".." in name.parts or "\\" in str(name):
-        return "which lies outside of it"
+        return "which is outside the archive"
     if not member.kind:
         return "which is neither file, directory nor link"
     if any(parent in links for parent in (name, *name.parents)):
-        return "which lies behind a link of it"
+        return "which is behind a link in the archive"
     if member.kind == "hard link" and PurePosixPath(member.target) not in files:
-        return f"a link to {member.target!r}, which is no file before it"
+        return f"a link to {member.target!r}, which is no earlier file"
     return ""
 
 

@@ -163,8 +163,8 @@ def _open(name: str, flags: int, at: int, path: Path) -> int:
 def _refusal(path: Path, mode: int) -> LogMissingError:
     kind = _KINDS.get(stat.S_IFMT(mode), "a device")
     return LogMissingError(
-        f"{path} is {kind}. It is not read, because what the driver runs may have put it there",
-        next_step="Look at it on its host. A link may lead to the work root, and none may lie below it",
+        f"{path} is {kind}. It is not read, because the application may have created it",
+        next_step="Check it on its host. A link may lead to the work root, but links below it are not followed",
     )
 
 

@@ -285,7 +285,7 @@ class _RunWatch:
             if not error.retryable:
                 raise
             if not self._silent:
-                self._note(f"the log goes on, but not into another attempt: {error}")
+                self._note(f"the log continues, but later attempts cannot be found now: {error}")
             self._silent = True
         else:
             self._silent = False

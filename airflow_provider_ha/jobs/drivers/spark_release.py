@@ -52,14 +52,14 @@ def check_possible(master: str) -> None:
 def remote_reason(master: str) -> str:
     """Return the reason for refusing a remote *master*, as the message of an error."""
     return (
-        f"the Spark master is {master!r}: its executors run on other hosts, where nothing proves that they are dead "
-        "before a recovery starts, so two attempts can write at one time"
+        f"the Spark master is {master!r}: its executors run on other hosts, where their death cannot be "
+        "proven before a recovery starts, so two attempts could write simultaneously"
     )
 
 
 REMOTE_NEXT_STEP = (
     "Use local[...], or allow it by name (allow_remote_executors=True of the operator, --allow-remote-executors of the "
-    "command) when the sinks bear a second writer"
+    "command) if the sinks tolerate a second writer"
 )
 
 

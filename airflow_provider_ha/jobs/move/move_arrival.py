@@ -302,9 +302,7 @@ def _arrival_ops(target: JobContext, move_id: str) -> tuple[Op, ...]:
 
 
 def _abandoned(target: JobContext) -> JobStateError:
-    return JobStateError(
-        f"the move of job {target.job_id!r} was abandoned", next_step="Move it again when it is to be moved"
-    )
+    return JobStateError(f"the move of job {target.job_id!r} was abandoned", next_step="Move it again if necessary")
 
 
 def _bring_files(source: JobContext, target: JobContext, graph: JobGraph) -> None:

@@ -277,7 +277,7 @@ def claim(leader: FencedLeader, paths: JobPaths, operation: Operation) -> Operat
     :raises LeadershipError: This process no longer leads.
     """
     if operation.state.final:
-        raise JobStateError(f"operation {operation.operation_id!r} is {operation.state.value}: it cannot be taken up")
+        raise JobStateError(f"operation {operation.operation_id!r} is {operation.state.value}: it cannot be executed")
     taken = operation.model_copy(update={"state": OperationState.RUNNING, "epoch": leader.epoch})
     leader.commit(_write(paths, taken))
     return taken

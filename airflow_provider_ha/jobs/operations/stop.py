@@ -134,7 +134,7 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
     """
     at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
     if lost.forgetful:
-        why = "the run has no checkpoint yet, so its end would forget what it has committed"
+        why = "the run has no checkpoint yet, so its end would forget its committed batches"
         at_once = f"`spark-ha job cancel {job_id}` ends it immediately anyway"
     elif arguments.get("mode") == "terminate":
         why = "a drain needs a driver"
@@ -187,7 +187,7 @@ def _end(job: JobContext, lost: LostRun, operation: Operation, *, by: str) -> No
         log.info("the stop of %s is left to its leader: %s", job.job_id, error)
     else:
         log.warning(
-            "Job %r had lost its driver: run %d ends with checkpoint %s, and the next start executes again what was "
+            "Job %r had lost its driver: run %d ends with checkpoint %s, and the next start executes again the batches "
             "committed after it",
             job.job_id,
             lost.number,

@@ -230,5 +230,5 @@ def refuse_owned(conf: Mapping[str, str]) -> None:
         if key.startswith(_OWNED) and not key.startswith("spark.hadoop.fs.har."):
             raise ApplicationRefusedError(
                 f"the Spark conf sets {key}, which belongs to airflow-provider-ha",
-                next_step="Remove it: where a job works is said by the connection",
+                next_step="Remove it: the connection determines where a job works",
             )

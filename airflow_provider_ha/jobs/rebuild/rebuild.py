@@ -225,9 +225,7 @@ def rebuild(
 def _rebuilt(coordinator: Coordinator, paths: ClusterPaths, job: JobPlan) -> RebuildResult:
     """Rebuild a job; a job in use is only reported, and does not prevent the rebuild of others."""
     if read_life(coordinator, paths.job(job.job_id)).deleted is not None:
-        return RebuildResult(
-            job.job_id, refused=f"job {job.job_id!r} was deleted: what storage has of it is what stays"
-        )
+        return RebuildResult(job.job_id, refused=f"job {job.job_id!r} was deleted: its kept savepoints stay in storage")
     try:
         done = apply_job(coordinator, paths.job(job.job_id), job)
     except JobStateError as error:

@@ -283,8 +283,8 @@ class _Removal:
     def _fenced(self, epoch: int) -> FencedError:
         removed, total = len(self._found.removed), len(self._found.search.garbage)
         return FencedError(
-            f"job {self._job.job_id!r} has another leader than epoch {epoch}, under which its files were looked at: "
-            f"{removed} of {total} needless files were removed",
+            f"job {self._job.job_id!r} has another leader than epoch {epoch}, under which its files were searched: "
+            f"{removed} of {total} unneeded files were removed",
             next_step="Run it again",
         )
 

@@ -79,7 +79,8 @@ def _refuse_second_claim(job: JobContext, request: RestoreRequest, pointer: Save
         return
     raise RestoreRefusedError(
         f"savepoint {pointer.savepoint_id!r} of job {job.job_id!r} was claimed by run {run}, and is claimed once",
-        next_step="Restore it with claim mode NO_CLAIM; the job owns it already, and removes it when it is outlived",
+        next_step="Restore it with claim mode NO_CLAIM; the job owns it already, and removes it when newer checkpoints "
+        "replace it",
     )
 
 

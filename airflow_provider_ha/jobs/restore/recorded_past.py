@@ -124,7 +124,7 @@ def known_past(job: JobContext, last_run: int) -> PastLife:
     starts = _read(damaged, partial(run_starts, job, worked[0])) if worked is not None else None
     for error in damaged:
         log.warning(
-            "a restore from a kept savepoint of job %s will count on batches that nothing records: %s",
+            "a restore from a kept savepoint of job %s will assume batches without a record: %s",
             job.job_id,
             error.message,
         )

@@ -301,7 +301,7 @@ def has_earlier_life(coordinator: Coordinator, paths: JobPaths, journal: JobJour
     for entry in journal.submissions_before(oldest):
         if entry.run.number in numbers or entry.run.number > RemovedRunStore(coordinator, paths).read().through:
             log.warning(
-                "nothing of job %s is removed: run %d of request %r was made before ZooKeeper knew the job",
+                "no past run of job %s is removed: run %d of request %r was made before ZooKeeper knew the job",
                 paths.job_id,
                 entry.run.number,
                 entry.run.request_id,

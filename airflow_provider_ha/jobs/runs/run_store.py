@@ -120,7 +120,7 @@ def refuse_other_run(what: str, job_id: str, *, seen: int | None, newest: int) -
     if seen is not None and newest != seen:
         raise JobStateError(
             f"this {what} is for run {seen} of job {job_id!r}, and the newest is run {newest}",
-            next_step=f"Nothing was done: look at the job again (`spark-ha job show {job_id}`), and decide for that",
+            next_step=f"Nothing was done: check the job again (`spark-ha job show {job_id}`), then decide",
         )
 
 

@@ -291,7 +291,7 @@ def follow(coordinator: Coordinator, paths: JobPaths, watcher_id: str, run: int)
             coordinator.commit(write)
         except (NodeExistsError, VersionConflictError, OutcomeUnknownError):
             continue
-    raise NotConnectedError(f"what watcher {watcher_id!r} follows could not be noted in {ATTEMPTS} attempts")
+    raise NotConnectedError(f"the run of watcher {watcher_id!r} could not be recorded in {ATTEMPTS} attempts")
 
 
 def followed(coordinator: Coordinator, paths: JobPaths, watcher_id: str) -> int | None:

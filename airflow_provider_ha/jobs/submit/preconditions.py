@@ -53,7 +53,7 @@ def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> Non
         return
     reason = _reason(job)
     if reason:
-        go_on = "Submit with start_from='latest' to go on from the newest checkpoint, or accept it"
+        go_on = "Submit with start_from='latest' to continue from the newest checkpoint, or accept it"
         raise RestoreRefusedError(
             f"starting job {job.job_id!r} from nothing is {Verdict.LOSS_POSSIBLE.value}: {reason}",
             next_step=f"{go_on if job.has_state else 'Accept it'} with accept_verdicts={Verdict.LOSS_POSSIBLE.value}, "
@@ -80,14 +80,14 @@ def _reason(job: JobContext) -> str:
     if known is not None:
         shown = given_in_last_directory(job, known[0], sinks)
         if shown is None and not sinks:
-            return "its last working directory is gone, so it is not known which batches its sinks have been given"
+            return "its last working directory is gone, so the batches that its sinks have received are unknown"
         _add(given, shown or {})
     if not given:
         return ""
     batches = ", ".join(f"{name!r} up to batch {batch}" for name, batch in sorted(given.items()))
     return (
-        f"sinks have been given batches of {batches}, and the numbers begin again at 0: a sink that ignores numbers "
-        "which it knows skips rows, and any other one gets again what its source gives again"
+        f"sinks already have batches of {batches}, and the numbers begin again at 0: a sink that skips known numbers "
+        "loses rows, and any other sink receives replayed rows again"
     )
 
 
@@ -234,7 +234,7 @@ def _differences(job: JobContext, request: JobSpec, lost: LostRun) -> Sequence[s
     try:
         other = list(differences(job.graph(lost.run.graph), now))
     except (ObjectMissingError, RecordCorruptError) as error:
-        other = [f"all that is known of it, for its graph cannot be read ({error.message})"]
+        other = [f"unknown fields, because its graph cannot be read ({error.message})"]
     return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
 
 
