@@ -286,7 +286,7 @@ class HaConfig(BaseModel):
         try:
             return TypeAdapter(dict[str, dict[str, str]]).validate_json(value)
         except ValidationError:
-            raise ValueError('it is no JSON of the form {"local": {"spark_home": "/opt/spark"}}') from None
+            raise ValueError('it is not JSON of the form {"local": {"spark_home": "/opt/spark"}}') from None
 
     @field_validator("cluster_id")
     @classmethod
@@ -379,7 +379,7 @@ class HaConfig(BaseModel):
         try:
             if path.stat().st_mode & 0o077:
                 raise ConfigurationError(
-                    f"others than its owner may read or write {str(path)!r}, which holds secrets",
+                    f"users other than its owner may read or write {str(path)!r}, which holds secrets",
                     next_step=f"chmod 600 {path}",
                 )
             return cls.model_validate_json(path.read_bytes())

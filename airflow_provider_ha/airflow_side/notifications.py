@@ -31,11 +31,11 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "Unpause the DAG recover_jobs, or run `spark-ha recover {job}`. `spark-ha job show {job}` shows details.",
     ),
     "quarantined": (
-        "is in quarantine: nothing recovers it",
-        "Repair the cause, then `spark-ha job release {job}`. `spark-ha job show {job}` shows where it stands.",
+        "is in quarantine and is not recovered",
+        "Repair the cause, then `spark-ha job release {job}`. `spark-ha job show {job}` shows its state.",
     ),
     "leadership_granted": ("has a new leader", "Nothing. `spark-ha job show {job}` shows who leads, and since when."),
-    "recovered": ("is led again", "Nothing. `spark-ha job logs {job}` shows what the lost driver said last."),
+    "recovered": ("is led again", "Nothing. `spark-ha job logs {job}` shows the last output of the lost driver."),
     "not_inspected": (
         "has a leader that recovers no job",
         "Look at that process and its mounts, and end it: another one then leads. `spark-ha cluster show` shows it.",
@@ -50,7 +50,7 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "failing": (
         "fails again and again",
-        "Read `spark-ha job logs {job}`, and repair the cause. It is started again by itself.",
+        "Read `spark-ha job logs {job}`, and repair the cause. The job restarts automatically.",
     ),
     "checkpoint_failing": (
         "takes no checkpoints",

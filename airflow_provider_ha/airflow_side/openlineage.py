@@ -157,7 +157,7 @@ def _lineage_conf(operator: Any, context: Any, conf: Mapping[str, str] | None) -
         found |= {key: str(value) for key, value in injected.items() if key not in given}
     if secret := secrets_in(found):
         operator.log.warning(
-            "The OpenLineage transport is not injected, because it has what may be a secret (%s), which would stay in "
+            "The OpenLineage transport is not injected, because it may contain a secret (%s), which would stay in "
             "the job's graph after the key was replaced. Configure it on the hosts of the drivers, in "
             "spark-defaults.conf or openlineage.yml.",
             ", ".join(secret),

@@ -229,7 +229,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
 
     def timeout_sentence(self) -> str:
         """Return the error message for a task that reached its longest wait."""
-        return f"The task has waited for job {self.job_id!r} as long as it may. The job goes on."
+        return f"The task reached its longest wait for job {self.job_id!r}. The job continues."
 
     @contextmanager
     def client(self) -> Iterator[HaClient]:

@@ -111,7 +111,7 @@ class SparkHaOperationOperator(SparkHaBaseOperator):
         """Return the operation's result, or fail with the leader's reason and every path that the operation left."""
         refuse_error(event)
         if event["status"] == "lost":
-            self.log.warning("Job %s has lost its driver and was not recovered: it is asked again", self.job_id)
+            self.log.warning("Job %s has lost its driver and was not recovered: the request is repeated", self.job_id)
             return self.execute(context)
         operation = Operation.model_validate(event["operation"])
         note_run(self, TaskRun(operation.run))

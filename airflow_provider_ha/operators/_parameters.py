@@ -141,7 +141,7 @@ def whole_number(parameter: str) -> Callable[[Any], None]:
 
     def check(value: Any) -> None:
         if not str(value).strip().lstrip("-").isdigit():
-            raise ConfigurationError(f"{parameter}={value!r} is no whole number", next_step="Write digits")
+            raise ConfigurationError(f"{parameter}={value!r} is not a whole number", next_step="Write digits")
 
     return check
 
@@ -165,7 +165,7 @@ def number(parameter: str) -> Callable[[Any], None]:
         try:
             float(value)
         except (TypeError, ValueError):
-            raise ConfigurationError(f"{parameter}={value!r} is no number", next_step="Write digits") from None
+            raise ConfigurationError(f"{parameter}={value!r} is not a number", next_step="Write digits") from None
 
     return check
 
@@ -198,7 +198,7 @@ def time_limit(parameter: str) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         if not isinstance(value, timedelta) or value <= timedelta(0):
             raise ConfigurationError(
-                f"{parameter}={value!r} is no wait", next_step="Use a timedelta above zero, or None"
+                f"{parameter}={value!r} is not a valid wait", next_step="Use a timedelta above zero, or None"
             )
 
     return check
@@ -210,7 +210,7 @@ def lists(*parameters: str) -> dict[str, Callable[[Any], None]]:
     def check(parameter: str, value: Any) -> None:
         if isinstance(value, str):
             raise ConfigurationError(
-                f"{parameter}={value!r} is text, and has to be a list", next_step=f"Write {parameter}=[{value!r}]"
+                f"{parameter}={value!r} is text, but must be a list", next_step=f"Write {parameter}=[{value!r}]"
             )
 
     return {parameter: partial(check, parameter) for parameter in parameters}

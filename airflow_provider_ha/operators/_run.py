@@ -348,6 +348,6 @@ def refuse_unheard(when_killed: str) -> None:
     if when_killed != KillPolicy.DETACH.value and not AIRFLOW_V_3_3_PLUS:
         raise ConfigurationError(
             f"when_killed={when_killed!r} needs Airflow 3.3, and {'.'.join(map(str, AIRFLOW))} is installed: "
-            "before 3.3 a waiting task does not hear that a user ended it",
+            "before 3.3 a waiting task is not notified when a user ends it",
             next_step="Use when_killed='detach', and end the job with SparkHaStopOperator or SparkHaCancelOperator",
         )

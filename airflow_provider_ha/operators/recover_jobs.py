@@ -156,7 +156,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
         if left <= 0:
             raise AirflowSkipException(f"Another process recovers the jobs: {error}") from error
         pause = min(_HERE, left)
-        self.log.info("Another process leads the cluster; the lock is asked for again in %.0f s", pause)
+        self.log.info("Another process leads the cluster; trying to lead it again in %.0f s", pause)
         self.defer(
             trigger=TimeDeltaTrigger(timedelta(seconds=pause)),
             method_name="execute_complete",

@@ -210,4 +210,4 @@ def _next_step(error: Exception) -> str:
     for codes, step in _STEPS:
         if code in codes:
             return step
-    return "Check the endpoint, the bucket, the credentials and what they permit"
+    return "Check the endpoint, the bucket, and the permissions of the credentials"

@@ -22,7 +22,7 @@ __all__ = ["EmbeddedZooKeeper", "main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a server until SIGINT or SIGTERM; return the exit code: 0, or 2 if it cannot start."""
     parser = argparse.ArgumentParser(description="Run an embedded ZooKeeper on the loopback.")
-    parser.add_argument("--data-dir", type=Path, required=True, help="where its data lies; made when it does not exist")
+    parser.add_argument("--data-dir", type=Path, required=True, help="directory of its data; created if missing")
     parser.add_argument("--port", type=int, default=None, help="port on 127.0.0.1 (default: a free one)")
     options = parser.parse_args(arguments)
     stop = threading.Event()
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(server: EmbeddedZooKeeper) -> int:
-    print(f"ZooKeeper ended by itself; look into {server.data_dir}", file=sys.stderr)  # noqa: T201  # a command
+    print(f"ZooKeeper ended unexpectedly; see {server.data_dir}", file=sys.stderr)  # noqa: T201  # a command
     return 2
 
 

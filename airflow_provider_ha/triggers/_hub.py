@@ -235,7 +235,7 @@ class Hub:
             except (HaError, asyncio.TimeoutError):
                 continue  # the requests report an outage
             except Exception:  # noqa: BLE001  # logged, because the next turn must follow
-                _log.exception("the session of the triggers could not be looked after")
+                _log.exception("the upkeep of the triggers' session failed")
 
     async def _compare_some(self, session: Session) -> None:
         if not self._to_compare:

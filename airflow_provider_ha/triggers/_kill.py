@@ -88,7 +88,7 @@ async def _kill(trigger: JobFollower) -> None:
     config = await trigger.config()
     async with borrow(config) as hub:
         done = await hub.call(lambda client: end_job(client, trigger))
-    trigger.log.info("The job was asked to end" if done else "Another try follows the job: it is left alone")
+    trigger.log.info("The end of the job was requested" if done else "Another try follows the job: it is left alone")
 
 
 async def task_state(instance: Any) -> str | None:

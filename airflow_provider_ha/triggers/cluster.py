@@ -202,7 +202,7 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         health: HealthView | None,
     ) -> AsyncIterator[Event]:
         listed, alone, unread = JobList(), ExclusiveCalls(), Outage(self, "The health of the jobs cannot be read")
-        unseen = Outage(self, "Some jobs cannot be looked at, and there is no new event of these")
+        unseen = Outage(self, "Some jobs cannot be read, so they have no new events")
         while True:
             jobs = listed.jobs
             with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:

@@ -69,5 +69,5 @@ def test_a_connection_is_named_to_airflow_only(there: Path) -> None:
 def test_a_file_that_others_may_read_is_refused(there: Path) -> None:
     there.chmod(0o644)
 
-    with pytest.raises(ConfigurationError, match="others than its owner"):
+    with pytest.raises(ConfigurationError, match="users other than its owner"):
         other_cluster(ClusterTarget(), str(there))

@@ -147,8 +147,8 @@ def saved_cancel(snapshot: JobStatus) -> ActionButton:
     ends = "Then the run ends at once, in the middle of a batch if need be, and is CANCELED."
     effects = (
         _COPIES,
-        f"{ends} When the savepoint fails, the run does not end: the job goes on.",
-        f"A restore from the savepoint goes on from its cut, and reads the sources again from there. {_STAYS}",
+        f"{ends} When the savepoint fails, the run does not end: the job continues.",
+        f"A restore from the savepoint reads the sources again from its cut. {_STAYS}",
     )
     return ActionButton(
         JobAction.CANCEL,
@@ -182,7 +182,7 @@ def _refusal_of_state(snapshot: JobStatus, action: JobAction) -> str:
     if snapshot.state is not JobState.LOST:
         return ""
     if action is JobAction.STOP:
-        forgets = "The driver is lost, and the run has no checkpoint: its end would forget what it has committed."
+        forgets = "The driver is lost, and the run has no checkpoint: its end would lose its progress."
         return "" if snapshot.latest_checkpoint is not None else forgets
     return "The driver is lost. This needs a driver: recover the job first."
 
@@ -194,17 +194,17 @@ def _effects(snapshot: JobStatus, action: JobAction, quarantined: str) -> tuple[
     if action is JobAction.STOP and snapshot.state is JobState.LOST:
         return (
             f"The driver is lost, so the run ends at once, FINISHED with checkpoint {newest}.",
-            "What was committed after that checkpoint is executed again by the next start.",
+            "The next start executes the batches after that checkpoint again.",
         )
     if action is JobAction.STOP:
         return (
             "The driver finishes the batch of each query, takes a checkpoint, and ends. The run is FINISHED then.",
-            "A restore or a new submission goes on from that checkpoint: nothing is in flight, nothing is read again.",
+            "A restore or a new submission continues from that checkpoint and reads no input again.",
         )
     if action is JobAction.DRAIN:
         return (
             "The watermark moves to its maximum, and every open window is emitted. Then the run is FINISHED.",
-            "Late rows of these windows are dropped if the job goes on later.",
+            "If the job continues later, it drops late rows of those windows.",
             "To pause the job, stop it with a checkpoint instead.",
         )
     if action is JobAction.CANCEL:

@@ -226,7 +226,7 @@ def _wrong(seen: SafetyFacts) -> Iterator[str]:
 def _to_do(seen: SafetyFacts, bad: tuple[str, ...]) -> str:
     job, last = seen.job, seen.job.failure
     loops = last is not None and last.in_a_row >= LOOPS_FROM and job.state not in _OVER
-    again = f", it goes on from checkpoint {job.checkpoint}" if job.checkpoint is not None else ""
+    again = f", which continues from checkpoint {job.checkpoint}" if job.checkpoint is not None else ""
     steps = (
         (bool(seen.quarantine), "Repair the cause, then release the job."),
         (bool(job.decision), "Decide, as the reason says."),
@@ -234,9 +234,9 @@ def _to_do(seen: SafetyFacts, bad: tuple[str, ...]) -> str:
         (job.state == "FAILED", f"Repair the cause, then submit the job again{again}; or restore it."),
         (job.state == "LOST" and not job.watched_by, "Recover it: no process will restart it."),
         (job.state == "STALLED", "Look at its queries and executors."),
-        (loops, "Read the log and repair the cause; the job is started again by itself."),
+        (loops, "Read the log and repair the cause; the job restarts automatically."),
         (bool(job.warning), "Have a process watch it: unpause the DAG recover_jobs, or run spark-ha recover --watch."),
-        (bool(bad), "Take a savepoint, and verify or drill it. Do not restore what is named here."),
+        (bool(bad), "Take a savepoint, and verify or drill it. Do not restore the checkpoint named here."),
     )
     return next((step for holds, step in steps if holds), "")
 

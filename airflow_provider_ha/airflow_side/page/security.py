@@ -103,7 +103,7 @@ async def checked_form(request: Request, user: Annotated[BaseUser, Depends(get_u
         request.url.path.rpartition("/")[2],
     )
     if (intent.cluster, intent.job_id, intent.action) != asked:
-        raise _refused("This form is for something else")
+        raise _refused("This form is for another action")
     return CheckedForm(intent, given)
 
 

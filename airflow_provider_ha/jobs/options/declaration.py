@@ -27,9 +27,9 @@ WRITTEN = {"written": True}  # validation context for values from a user
 _SECRET = frozenset({"arguments", "conf", "env", "lineage"})  # their values are not shown in errors
 _KINDS = {  # prefix of pydantic's error type -> reason, next step
     "bool": ("is neither true nor false", "Use True or False"),
-    "int": ("is no whole number", "Write a whole number"),
-    "float": ("is no number", "Write a number, or a duration as a timedelta"),
-    "finite": ("is no number", "Write a number"),
+    "int": ("is not a whole number", "Write a whole number"),
+    "float": ("is not a number", "Write a number, or a duration as a timedelta"),
+    "finite": ("is not a number", "Write a number"),
     "string": ("is no text", "Write text"),
     "tuple": ("is no list", "Write a list"),
     "frozen": ("is no list", "Write a list"),
@@ -220,7 +220,7 @@ def words(value: Any, info: ValidationInfo) -> tuple[str, ...]:
     """Validate a list of words; refuse a text, which would be read as a list of letters."""
     if isinstance(value, str):
         written = "..." if info.field_name in _SECRET else repr(value)
-        raise ConfigurationError("is text, and has to be a list", next_step=f"Write {info.field_name}=[{written}]")
+        raise ConfigurationError("is text, but must be a list", next_step=f"Write {info.field_name}=[{written}]")
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise ConfigurationError("is no list", next_step=f"Write {info.field_name}=[...]")
     return tuple(str(plain(each)) for each in value)

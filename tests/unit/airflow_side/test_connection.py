@@ -106,7 +106,7 @@ def test_what_the_form_fills_in_by_itself_leaves_s3_to_the_environment() -> None
         ({"login": "user"}, EXTRA, "go together"),
         ({}, {"storage_root": "s3://bucket/ha"}, "work_root"),
         ({}, EXTRA | {"session_timeout": 2}, "too short"),
-        ({}, EXTRA | {"engines": "local: /opt/spark"}, "engines: it is no JSON of the form"),
+        ({}, EXTRA | {"engines": "local: /opt/spark"}, "engines: it is not JSON of the form"),
     ],
 )
 def test_what_cannot_work_names_the_connection_and_the_reason(fields: Any, extra: Any, says: str) -> None:

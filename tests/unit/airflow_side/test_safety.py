@@ -155,7 +155,7 @@ def test_what_a_loss_repeats_is_told_for_each_sink(sink: str, said: str) -> None
     [
         (a_job(JobState.STARTING, loops=3), WARN, "3 attempts in a row have failed", "Read the log and repair"),
         (a_job(JobState.LOST), BAD, "Its driver is lost", ""),
-        (a_job(JobState.FAILED), BAD, "Run 1 FAILED", "it goes on from checkpoint 7"),
+        (a_job(JobState.FAILED), BAD, "Run 1 FAILED", "which continues from checkpoint 7"),
     ],
 )
 def test_what_is_wrong_comes_with_what_to_do(job: Any, level: str, wrong: str, to_do: str) -> None:

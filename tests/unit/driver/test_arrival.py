@@ -122,7 +122,7 @@ def test_a_worker_says_in_its_environment_how_to_reach_the_cluster_and_the_scrip
 def test_a_configuration_that_others_may_read_is_refused(mode: int, on_a_worker: Path, tmp_path: Path) -> None:
     on_a_worker.chmod(mode)
 
-    with pytest.raises(ConfigurationError, match="others than its owner may read or write"):
+    with pytest.raises(ConfigurationError, match="users other than its owner may read or write"):
         arrived([HOME_OPTION, str(tmp_path / "home")])
 
 
