@@ -228,7 +228,8 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
     found = waiting(look)
     if found is None or not found.state.final:
         raise OutcomeUnknownError(
-            f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s. Now {said}",
+            f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s. "
+            f"Now {said}",
             next_step=f"Check with `spark-ha job show {job.job_id}` whether the job has a leader; the request stays",
         )
     return found
