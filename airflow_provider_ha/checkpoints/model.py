@@ -202,15 +202,13 @@ class ManifestFile(Model):
     :param sha256: Digest of its bytes, 64 hex digits; empty with another digest or without one.
     :param digest: Digest of another algorithm, in hex digits; empty without one.
     :param algorithm: Algorithm of *digest*.
-    :param member: In a pool: key of the object, relative to the pool; savepoints may share objects.
-    :param etag: In a pool: the store's ETag of the object.
+    :param etag: Of a savepoint below a prefix of a bucket: the store's ETag of the object.
     """
 
     size: int
     sha256: str = ""
     digest: str = ""
     algorithm: Algorithm | None = None
-    member: str = ""
     etag: str = ""
 
     @property
@@ -220,7 +218,7 @@ class ManifestFile(Model):
 
 
 class Savepoint(Record):
-    """Manifest of a savepoint, in a directory or over a pool; written last: without it there is no savepoint.
+    """Manifest of a savepoint; written last: without it there is no savepoint.
 
     :param savepoint_id: Its id.
     :param job_id: The managed job, with *run*, *epoch* and *graph*; empty for a savepoint of any other checkpoint.
@@ -235,6 +233,7 @@ class Savepoint(Record):
     :param digested: Whether every file has a digest. A file without a digest is compared by size only.
     :param graph: Digest of the job graph that wrote it.
     :param spark_version: Release that wrote it.
+    :param directory: Below a prefix of a bucket: directory of the files, relative to the manifest.
     """
 
     kind: ClassVar[str] = "savepoint"
@@ -252,6 +251,7 @@ class Savepoint(Record):
     digested: bool = True
     graph: str = ""
     spark_version: str
+    directory: str = ""
 
     @property
     def cut(self) -> dict[str, int]:

@@ -19,7 +19,7 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 _NOUNS = {
     "job": "the life of jobs: submit, list, show, history, graph, logs, stop, cancel, delete, move, release",
     "checkpoint": "checkpoints of a job or a directory: list, show, trigger, delete, verify, plan",
-    "savepoint": "list, show, trigger, create, verify, export, import, restore, dispose, sweep, drill, drills",
+    "savepoint": "list, show, trigger, create, verify, export, import, restore, dispose, drill, drills",
     "restore": "bring a job back from a checkpoint or savepoint",
     "leader": "the leader of a job: show",
     "recover": "recover the jobs of the cluster, once or for good",

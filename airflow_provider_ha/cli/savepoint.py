@@ -12,13 +12,14 @@ from airflow_provider_ha.api.documents.history import DrillView, drill_list
 from airflow_provider_ha.api.documents.savepoints import SavepointDisposalView, SavepointView, savepoint_list
 from airflow_provider_ha.checkpoints.spark.places import is_s3
 from airflow_provider_ha.checkpoints.store.payload_collector import MANY
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
-from airflow_provider_ha.cli import console, savepoint_files, savepoint_import, savepoint_s3
+from airflow_provider_ha.cli import console, savepoint_files, savepoint_import
 from airflow_provider_ha.cli.completion import savepoint_ids
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, operation_id, who
 from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm, reported
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest, drill
@@ -131,7 +132,7 @@ app = typer.Typer(
     help=(
         "Savepoints of managed jobs (list, show, trigger, dispose, drill, drills), and savepoints as directories and "
         "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore; on S3 also "
-        "dispose and sweep). A word with a slash is a path, a word without one is a job id."
+        "dispose). A word with a slash is a path, a word without one is a job id."
     ),
     no_args_is_help=True,
 )
@@ -140,7 +141,6 @@ app.command()(savepoint_files.verify)
 app.command()(savepoint_files.export)
 app.command("import")(savepoint_import.import_archive)
 app.command()(savepoint_files.restore)
-app.command()(savepoint_s3.sweep)
 app.command("drill")(run_drill)
 app.command("drills")(list_drills)
 
@@ -268,31 +268,36 @@ def dispose(
     ],
     savepoint_id: SavepointOf = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    grace_hours: savepoint_s3.GraceHours = savepoint_s3.GRACE_HOURS,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint permanently. On S3 the files that other savepoints use stay.
+    """Remove a savepoint permanently. At a URI also the files that interrupted attempts left three days ago.
 
     Exit 1: it does not exist, or a live run or a reader needs it. Exit 64: without --yes there is no terminal to ask
     at.
     """
     if is_s3(target):
-        savepoint_s3.dispose(target, yes=yes, grace_hours=grace_hours, as_json=as_json)
-        return
-    if savepoint_id is None:
-        raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(target, acting=CallerIdentity(force=force))
-        found = named_savepoint(job.savepoints, savepoint_id)
-        savepoint_id = found.savepoint_id
-        job.savepoints.load(found)
-        if not yes:
-            label = f" ({found.label})" if found.label else ""
-            what = f"savepoint {savepoint_id}{label} of job {target}"
-            confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
-        job.dispose_savepoint(savepoint_id, requested_by=who())
-    if as_json:
-        console.print_json(SavepointDisposalView(job_id=target, savepoint_id=savepoint_id))
+        with reported(as_json=as_json):
+            place = savepoint_prefix.SavepointPrefix(target)
+            what = f"savepoint {target}"
+            if not yes:
+                confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
+            savepoint_prefix.dispose(place)
+            disposal = SavepointDisposalView(savepoint_id=str(place))
     else:
-        console.out.print(f"savepoint {savepoint_id} of job {target} is removed")
+        if savepoint_id is None:
+            raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
+        with cluster(context, as_json=as_json) as client:
+            job = client.job(target, acting=CallerIdentity(force=force))
+            found = named_savepoint(job.savepoints, savepoint_id)
+            job.savepoints.load(found)
+            label = f" ({found.label})" if found.label else ""
+            what = f"savepoint {found.savepoint_id}{label} of job {target}"
+            if not yes:
+                confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
+            job.dispose_savepoint(found.savepoint_id, requested_by=who())
+            disposal = SavepointDisposalView(job_id=target, savepoint_id=found.savepoint_id)
+    if as_json:
+        console.print_json(disposal)
+    else:
+        console.out.print(f"{what} is removed", markup=False)

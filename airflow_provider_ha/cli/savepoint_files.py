@@ -1,4 +1,4 @@
-"""Savepoints as directories, archives and in pools on S3: ``spark-ha savepoint create|verify|export|restore``."""
+"""Savepoints as directories, archives and prefixes of S3: ``spark-ha savepoint create|verify|export|restore``."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ import typer
 from airflow_provider_ha.api.documents.savepoints import NewSavepointView, SavepointExportView, SavepointRestoreView
 from airflow_provider_ha.api.documents.verification import savepoint_verification
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, output_place
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, output_place, s3_uri
 from airflow_provider_ha.checkpoints.store.savepoints import archive as exporting
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_restore as restoring
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
-from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import PoolLayout, restore_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import At, SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import PrefixLayout, SavepointPrefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointReport, judge
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit
-from airflow_provider_ha.cli.job_requests import who
-from airflow_provider_ha.cli.savepoint_s3 import place_on_s3
 from airflow_provider_ha.cli.savepoint_target import (
     SavepointOf,
     SavepointTarget,
     by_query,
-    in_pool,
     located,
     number,
     path_of,
@@ -109,11 +105,10 @@ def create(
                     "on S3 there are no links, and digests are the store's own",
                     next_step="Leave --link and --no-digests out: the server copies",
                 )
-            place, name = savepoint_place(to)
-            pool = PoolLayout(Pool(place), name, who())
-            prefixes = _sources(words, place_on_s3, lambda prefix: prefix.name)
-            savepoint = take(prefixes, pool, label=label, spark_version=spark_version)
-            location = pool.pool.uri(name)
+            prefix = PrefixLayout(SavepointPrefix(to))
+            uris = _sources(words, _uri, lambda uri: uri.rpartition("/")[2])
+            savepoint = take(uris, prefix, label=label, spark_version=spark_version)
+            location = str(prefix.at)
         else:
             directory = DirectoryLayout(Path(to), link=link, digests=not no_digests)
             if path is not None:
@@ -176,7 +171,7 @@ def restore(
         str,
         typer.Option(
             help="Directory for the checkpoints, one per query; must not exist. Or s3://bucket/prefix or "
-            "hdfs://namenode:8020/path with nothing below it; of a savepoint s3://... a prefix of the same bucket.",
+            "hdfs://namenode:8020/path with nothing below it.",
             metavar="DIRECTORY|URI",
         ),
     ],
@@ -190,20 +185,14 @@ def restore(
     To
     restore a managed job, use its own operator, which takes the state of its sinks into account.
     """
-    if is_s3(target) and is_s3(to):
-        with reported(as_json=as_json):
-            prefix, pooled = place_on_s3(to), in_pool(target)
-            restore_prefix(pooled, prefix, spark_version=spark_version)
-            savepoint, root = pooled.savepoint, str(prefix).replace("s3://", "s3a://", 1)
-    else:
-        with located(context, target, savepoint_id, as_json=as_json) as stored:
-            savepoint = stored.savepoint
-            if is_local(to):
-                restoring.restore(stored, _place(to), spark_version=spark_version)
-                root = str(_place(to))
-            else:
-                files = _reach(context, target).files(output_place(to))
-                root = restore_files(stored, files, spark_version=spark_version)
+    with located(context, target, savepoint_id, as_json=as_json) as stored:
+        savepoint = stored.savepoint
+        if is_local(to):
+            restoring.restore(stored, _place(to), spark_version=spark_version)
+            root = str(_place(to))
+        else:
+            files = _reach(context, target).files(output_place(to))
+            root = restore_files(stored, files, spark_version=spark_version)
     places = {query: f"{root}/{query}" for query in savepoint.queries}
     if as_json:
         console.print_json(SavepointRestoreView(savepoint_id=savepoint.savepoint_id, checkpoints=places))
@@ -258,6 +247,19 @@ def _sources(
         )
         for query, directory in places.items()
     ]
+
+
+def _uri(text: str) -> str:
+    """Return a checkpoint or an output on S3.
+
+    :raises ConfigurationError: The text is no such URI.
+    """
+    if not is_s3(text):
+        raise ConfigurationError(
+            f"{text!r} is not on S3",
+            next_step="A savepoint on S3 needs checkpoints in the same bucket: write s3://bucket/…",
+        )
+    return s3_uri(text)
 
 
 def _place(text: str) -> Path:

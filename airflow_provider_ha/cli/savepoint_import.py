@@ -10,10 +10,8 @@ import typer
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.archive import adopt, check_adoptable, described, unpack
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
-from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import bring
-from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.savepoint_files import print_savepoint
 from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, cluster, reported
@@ -45,18 +43,17 @@ def import_archive(
 
     Exit 0: the savepoint is complete and verified; 1: it is refused, with the reason, and no files are left.
     """
-    pooled = to is not None and is_s3(to)
-    if scratch is not None and not pooled and job is None:
+    on_s3 = to is not None and is_s3(to)
+    if scratch is not None and not on_s3 and job is None:
         with reported(as_json=as_json):
             raise ConfigurationError(
                 "--scratch is for S3 and HDFS: a directory is unpacked where it is to be", next_step="Leave it out"
             )
-    if to is not None and pooled and job is None:
+    if to is not None and on_s3 and job is None:
         with reported(as_json=as_json):
-            place, name = savepoint_place(to)
-            pool = Pool(place)
-            savepoint = bring(pool, name, archive, holder=who(), scratch=scratch)
-        print_savepoint(pool.uri(name), savepoint, as_json=as_json)
+            place = savepoint_prefix.SavepointPrefix(to)
+            savepoint = savepoint_prefix.import_archive(place, archive, scratch=scratch)
+        print_savepoint(str(place), savepoint, as_json=as_json)
         return
     if job is not None and to is None:
         with cluster(context, as_json=as_json) as client:

@@ -1,4 +1,4 @@
-"""Savepoint of a command line: a local directory, an object of a pool on S3, or a savepoint of a managed job.
+"""Savepoint of a command line: a local directory, a prefix of a bucket, or a savepoint of a managed job.
 
 A word with a slash is a path or a URI, and one without is a job id, which cannot have a slash: the content of the
 current directory never matters.
@@ -15,11 +15,10 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha.checkpoints.spark.places import is_s3
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, savepoint_place
-from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import SavepointInPool, open_savepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import read_savepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint, stored_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import SavepointPrefix, open_savepoint
 from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.session import cluster, reported
 from airflow_provider_ha.coordination.reader_leases import hold
@@ -142,7 +141,7 @@ def located(
                 next_step="Give a job id and a savepoint id, a directory with a slash in it (./NAME), or a URI of S3",
             )
         if savepoint_id is None:
-            yield in_pool(target) if path is None else read_savepoint(path)
+            yield open_savepoint(SavepointPrefix(target)) if path is None else read_savepoint(path)
     if savepoint_id is not None:
         with cluster(context, as_json=as_json) as client:
             job, store = client.context(target), client.job(target).savepoints
@@ -160,13 +159,3 @@ def located(
                 yield stored_savepoint(store, savepoint_id)
             finally:
                 lease.release()
-
-
-def in_pool(uri: str) -> SavepointInPool:
-    """Return the savepoint at a URI of S3.
-
-    :raises CheckpointMissingError: It does not exist.
-    :raises ConfigurationError: The URI cannot be a savepoint's.
-    """
-    place, name = savepoint_place(uri)
-    return open_savepoint(Pool(place), name, holder=who())

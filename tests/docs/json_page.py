@@ -43,9 +43,6 @@ from airflow_provider_ha.api.documents.restore_plan import (
 )
 from airflow_provider_ha.api.documents.savepoints import (
     NewSavepointView,
-    PoolDisposalView,
-    PoolSweepView,
-    PoolView,
     SavepointDisposalView,
     SavepointExportView,
     SavepointListView,
@@ -104,7 +101,6 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.store.blob_references import UnreadableReference
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
-from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SweepResult
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof
 from airflow_provider_ha.cli.examples import CopiedFiles
 from airflow_provider_ha.coordination._kazoo_acls import WrongAcl
@@ -157,7 +153,7 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     },
     "restore": {"": SubmittedRunView, "with `--dry-run`": PlanView},
     "savepoint create": {"": NewSavepointView},
-    "savepoint dispose": {"": SavepointDisposalView, "on S3": PoolDisposalView},
+    "savepoint dispose": {"": SavepointDisposalView},
     "savepoint drill": {"": DrillView},
     "savepoint drills": {"": DrillListView},
     "savepoint export": {"": SavepointExportView},
@@ -165,7 +161,6 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "savepoint list": {"": SavepointListView},
     "savepoint restore": {"": SavepointRestoreView},
     "savepoint show": {"": SavepointView},
-    "savepoint sweep": {"": PoolSweepView},
     "savepoint trigger": {"": OperationView},
     "savepoint verify": {"": SavepointVerificationView},
     "storage check": {"": StorageCheckView},
@@ -226,7 +221,6 @@ COMMON: Mapping[str, str] = {
 EXPLAINED: Mapping[type[BaseModel], tuple[type, ...]] = {
     CheckpointRow: (CheckpointPointer, Checkpoint),
     SavepointRow: (SavepointPointer, Savepoint),
-    PoolView: (SweepResult,),
     DrillResultView: (Drill,),
     DrillView: (Drill,),
     LastVerificationView: (LastVerification,),

@@ -154,7 +154,6 @@ _DESTROYS = {
     r"job delete\b(?!.*--dry-run)": ("delete",),
     r"cluster erase\b(?!.*--dry-run)": ("eras",),
     r"(?:savepoint dispose)\b": ("dispos", "remov"),
-    r"savepoint sweep\b": ("remov",),
     r"checkpoint delete\b": ("delete", "remov"),
     r"storage (?:prune|collect)\b(?!.*--dry-run)": ("remov",),
     r"storage orphans\b.*--delete": ("remov", "delete"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from airflow_provider_ha.cli import savepoint_s3, session
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
+from airflow_provider_ha.cli import session
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import ClusterTarget
 
@@ -21,13 +21,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was removed; nothing listens at S3."""
     names: list[str] = []
 
-    def note(_: object, name: str, **options: Any) -> Any:
-        del options
-        names.append(name)
-        return SimpleNamespace(in_use_by=(), removed=0, size=0, kept=0, young=0)
-
-    monkeypatch.setattr(savepoint_s3, "Pool", lambda place: place)
-    monkeypatch.setattr(savepoint_s3, "dispose_of", note)
+    monkeypatch.setattr(savepoint_prefix, "dispose", lambda place: names.append(str(place)))
     return names
 
 
@@ -42,7 +36,7 @@ def test_a_script_is_not_asked(removed: list[str], words: tuple[str, ...]) -> No
     assert removed == []
 
 
-@pytest.mark.parametrize(("reply", "code", "gone"), [("y", 0, ["before-upgrade"]), ("n", 1, [])])
+@pytest.mark.parametrize(("reply", "code", "gone"), [("y", 0, [DISPOSE[2]]), ("n", 1, [])])
 def test_a_person_is_asked_on_stderr(
     removed: list[str], monkeypatch: pytest.MonkeyPatch, reply: str, code: int, gone: list[str]
 ) -> None:

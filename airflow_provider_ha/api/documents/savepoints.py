@@ -30,40 +30,6 @@ class NewSavepointView(View):
     digested: bool
 
 
-class PoolView(View):
-    """A sweep of the pool of savepoints on S3."""
-
-    removed: int
-    size: int
-    kept: int
-    young: int
-    in_use_by: tuple[str, ...]
-
-
-class PoolSweepView(View):
-    """A pool that was swept.
-
-    :param place: Place of the savepoints.
-    :param pool: Objects that the sweep removed.
-    """
-
-    place: str
-    pool: PoolView
-
-
-class PoolDisposalView(View):
-    """A savepoint on S3 that is gone.
-
-    :param savepoint: Its URI.
-    :param disposed: Always true.
-    :param pool: Objects that were removed with it, because no other savepoint names them.
-    """
-
-    savepoint: str
-    disposed: bool = True
-    pool: PoolView
-
-
 class SavepointRow(View):
     """One savepoint of a list: its pointer.
 
@@ -104,13 +70,14 @@ class SavepointView(View):
 
 
 class SavepointDisposalView(View):
-    """A savepoint of a job that is gone.
+    """A savepoint that is gone.
 
-    :param savepoint_id: The savepoint.
+    :param job_id: The job; empty for a savepoint at a URI.
+    :param savepoint_id: Its id, or its URI.
     :param disposed: Always true.
     """
 
-    job_id: str
+    job_id: str = ""
     savepoint_id: str
     disposed: bool = True
 

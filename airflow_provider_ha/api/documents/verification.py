@@ -182,20 +182,18 @@ class SavepointVerificationView(View):
 
     :param savepoint_id: Its id.
     :param job_id: The managed job that it was taken of; empty when it was taken of any other checkpoint.
-    :param layout: ``directory``, or ``pool`` on S3.
     :param location: Its path, or its URI.
     :param restorable: Whether it can be restored completely; ``null`` if parts could not be read.
     :param shares_inodes: Whether its files are hard links of live ones.
     :param digested: Whether every file has a digest.
-    :param not_digested: Number of files without a digest, compared by size only.
-    :param files: Files that differ from the manifest. In a directory every byte is compared; in a pool, the size and
-        ETag of the objects.
+    :param not_digested: Number of files that were compared by size only.
+    :param files: Files that differ from the manifest. Every byte is compared; of a savepoint at a URI of S3, the size
+        and the ETag of each object.
     :param queries: Query -> its judgement.
     """
 
     savepoint_id: str
     job_id: str
-    layout: str
     location: str
     restorable: bool | None
     shares_inodes: bool
@@ -210,7 +208,6 @@ def savepoint_verification(report: SavepointReport) -> SavepointVerificationView
     stored, savepoint = report.stored, report.stored.savepoint
     return SavepointVerificationView.of(
         savepoint,
-        layout=stored.layout,
         location=stored.location,
         restorable=report.restorable,
         not_digested=report.not_digested,

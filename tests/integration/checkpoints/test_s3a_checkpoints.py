@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
-from tests.support.s3.pools import restore, take
 from tests.support.s3.s3_checkpoints import tree
 from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.savepoints import place_of, restore, take
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
@@ -87,14 +86,14 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         again.mkdir()
         conf, log = write_conf(folder, s3, s3.endpoint), folder / "spark.log"
         query = (APPS / "s3a_counts.py", conf)
-        pool = Pool(PoolPlace(bucket.name, "savepoints/"), s3.options())
+        one = place_of(s3, bucket.name)
         with running(log, *query, f"s3a://{bucket.name}/checkpoint", notes) as process:
             wait_for(process, notes, 3, log)
             assert verify(tree(s3, bucket.name, "checkpoint"), spark_version=SPARK).startable is True
-            source = SavepointSource(query="counts", directory=PoolPlace(bucket.name, "checkpoint/"))
-            savepoint = take(pool, "one", [source], holder="a test", spark_version=SPARK)
+            source = SavepointSource(query="counts", directory=f"s3://{bucket.name}/checkpoint")
+            savepoint = take(one, [source], spark_version=SPARK)
             wait_for(process, notes, savepoint.queries["counts"].batch + 2, log)
-        restore(pool, pool.read("one"), PoolPlace(bucket.name, "restored/"), holder="a test")
+        restore(s3, one, "restored")
         cut = savepoint.queries["counts"].batch
         with running(log, *query, f"s3a://{bucket.name}/restored/counts", again) as process:
             wait_for(process, again, cut + 2, log)

@@ -1,4 +1,4 @@
-"""Savepoints over a pool in a bucket: taken, judged, restored and swept at a real server."""
+"""Savepoints below a prefix of a bucket: taken, judged, restored and removed at a real server."""
 
 from __future__ import annotations
 
@@ -11,16 +11,25 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from airflow_provider_ha.checkpoints.model import ManifestFile
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace, member_of
-from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SWEEP, USE, dispose, lease, sweep
+from airflow_provider_ha.checkpoints.store.savepoints import creation
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory, read_savepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import (
+    DURATION,
+    PrefixLayout,
+    SavepointPrefix,
+    dispose,
+    open_savepoint,
+)
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import judge
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetch, restore_files
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore as restore_here
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,
@@ -28,19 +37,19 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.docs.blocks import blocks_of
-from tests.support.s3.pools import fetch, restore, stored, take, tree_of
-from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
+from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
+from tests.support.s3.savepoints import attempts_of, keys_of, place_of, restore, take
 from tests.support.spark.corpus import checkpoint_copy
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 pytestmark = pytest.mark.timeout(300)
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "s3.md"
-ME = "a test"
-NOW = timedelta()
+ATTEMPT = f"files-{32 * 'a'}"  # the directory of an attempt
 
 
 @pytest.fixture
@@ -56,80 +65,65 @@ def bucket(s3: S3Access, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def pool(s3: S3Access, bucket: str) -> Pool:
-    return open_pool(s3, bucket)
+def one(s3: S3Access, bucket: str) -> SavepointPrefix:
+    """The place of a savepoint."""
+    return place_of(s3, bucket)
 
 
-def open_pool(s3: S3Access, bucket: str, endpoint: str | None = None) -> Pool:
-    return Pool(PoolPlace(bucket, "savepoints/"), s3.options(endpoint))
+def source(bucket: str, batch: int | None = None, prefix: str = "c", sink: str | None = None) -> SavepointSource[str]:
+    output = None if sink is None else f"s3://{bucket}/{sink}"
+    return SavepointSource(query="q", directory=f"s3://{bucket}/{prefix}", batch=batch, sink=output)
 
 
-def source(
-    bucket: str, batch: int | None = None, prefix: str = "c/", sink: str | None = None
-) -> SavepointSource[PoolPlace]:
-    output = None if sink is None else PoolPlace(bucket, sink)
-    return SavepointSource(query="q", directory=PoolPlace(bucket, prefix), batch=batch, sink=output)
+def test_the_server_copies_every_file(s3: S3Access, bucket: str) -> None:
+    copies = Fault(lambda exchange: exchange.forward(), "PUT", "/files-", "x-amz-copy-source", times=FOR_EVER)
+    uploads = Fault(lambda exchange: exchange.forward(), "PUT", "/files-", times=FOR_EVER)
 
+    with s3_proxy(s3.endpoint, copies, uploads) as endpoint:
+        savepoint = take(place_of(s3, bucket, endpoint=endpoint), [source(bucket)])
 
-def members(pool: Pool) -> set[str]:
-    return set(pool.present())
-
-
-def test_two_savepoints_share_what_both_have_and_disposing_of_one_leaves_the_other_whole(
-    pool: Pool, bucket: str
-) -> None:
-    take(pool, "first", [source(bucket, 0)], holder=ME)
-    second = take(pool, "second", [source(bucket, 1)], holder=ME)
-    first = pool.read("first")
-    shared = {file.member for file in first.files.values()} & {file.member for file in second.files.values()}
-    assert shared
-
-    swept = dispose(pool, "first", holder=ME, grace=NOW)
-
-    assert (swept.in_use_by, swept.removed > 0) == ((), True)
-    assert pool.names() == ["second"]
-    assert members(pool) == {file.member for file in second.files.values()}
-    assert stored(pool, second).wrong_files() == []
-    with pytest.raises(CheckpointMissingError):
-        pool.read("first")
-
-
-def test_a_second_savepoint_copies_only_what_is_new(s3: S3Access, bucket: str, pool: Pool) -> None:
-    take(pool, "first", [source(bucket, 1)], holder=ME)
-
-    with noting_proxy(s3.endpoint) as (endpoint, asked):
-        take(open_pool(s3, bucket, endpoint), "second", [source(bucket, 1)], holder=ME)
-
-    assert [path for path in asked.others if "uploadId" in path] == []
+    assert (copies.hits, uploads.hits) == (len(savepoint.files), 0)
 
 
 def test_what_was_taken_is_restored_to_another_prefix_and_to_a_directory(
-    s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+    s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
-    savepoint = take(pool, "one", [source(bucket)], holder=ME)
-    assert {query: part.batch for query, part in savepoint.queries.items()} == {"q": 1}
+    savepoint = take(one, [source(bucket)])
+    stored = open_savepoint(one)
+    assert stored.savepoint == savepoint
+    assert savepoint.cut == {"q": 1}
     assert savepoint.queries["q"].entries[0].batch == 1
 
-    restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
-    restore_here(stored(pool, savepoint), tmp_path / "here")
-    made = fetch(pool, savepoint, tmp_path / "own", holder=ME)
+    restore(s3, one, "again")
+    restore_here(stored, tmp_path / "here")
+    made = fetch(stored, tmp_path / "own")
 
     assert verify(tree(s3, bucket, "again/q")).restorable == [1]
     assert verify(LocalTree(tmp_path / "here" / "q")).restorable == [1]
     assert read_savepoint(tmp_path / "own").savepoint == made
+    assert made.digested
     assert judge(SavepointDirectory(tmp_path / "own", made)).restorable is True
     with pytest.raises(ObjectExistsError, match="is not empty"):
-        restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
+        restore(s3, one, "again")
 
 
-def test_the_log_of_a_sink_belongs_to_the_cut(s3: S3Access, bucket: str, pool: Pool, tmp_path: Path) -> None:
+def test_a_savepoint_is_restored_to_another_bucket(s3: S3Access, bucket: str, one: SavepointPrefix) -> None:
+    take(one, [source(bucket)])
+    other = s3.new_bucket()
+
+    restore_files(open_savepoint(one), S3FileStore(f"s3://{other}/again", s3.options()))
+
+    assert verify(tree(s3, other, "again/q")).restorable == [1]
+
+
+def test_the_log_of_a_sink_belongs_to_the_cut(s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path) -> None:
     entries = tmp_path / LOG
     entries.mkdir()
     for batch in range(3):
         (entries / str(batch)).write_text("v1")
     put_directory(s3, bucket, f"out/{LOG}", entries)
 
-    savepoint = take(pool, "one", [source(bucket, sink="out/")], holder=ME)
+    savepoint = take(one, [source(bucket, sink="out")])
 
     assert [name for name in savepoint.files if name.startswith("sinks/")] == [f"sinks/q/{LOG}/{n}" for n in (0, 1)]
     assert savepoint.queries["q"].sink.max_batch == 2
@@ -138,19 +132,19 @@ def test_the_log_of_a_sink_belongs_to_the_cut(s3: S3Access, bucket: str, pool: P
 @pytest.mark.long
 @pytest.mark.parametrize("shape", ["rocksdb2-changelog", "hdfs", "rocksdb2-join"])
 def test_a_savepoint_of_state_is_judged_to_its_last_byte(
-    shape: str, s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+    shape: str, s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
     put_directory(s3, bucket, "state", checkpoint_copy(shape, tmp_path / "s"))
 
-    savepoint = take(pool, "one", [source(bucket, prefix="state/")], holder=ME)
+    savepoint = take(one, [source(bucket, prefix="state")])
 
     batch = savepoint.queries["q"].batch
-    assert verify(tree_of(pool, savepoint, "q"), depth="full").restorable[-1] == batch
+    assert verify(open_savepoint(one).tree("q"), depth="full").restorable[-1] == batch
     assert [name for name in savepoint.files if "/." in name] == []
 
 
 def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_has_the_new_one(
-    s3: S3Access, bucket: str, tmp_path: Path
+    s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
     changed = (tmp_path / "c" / "metadata").read_bytes().replace(b"3f8a", b"4f8a")  # of the same size
 
@@ -160,181 +154,205 @@ def test_a_file_that_is_replaced_under_the_copy_is_noticed_and_the_next_attempt_
 
     # Between the listing of the checkpoint and the copy: when the copy looks at its source.
     with s3_proxy(s3.endpoint, Fault(replace, "HEAD", f"/{bucket}/c/metadata")) as endpoint:
-        savepoint = take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+        take(place_of(s3, bucket, endpoint=endpoint), [source(bucket)])
 
-    pool = open_pool(s3, bucket)
-    (now,) = pool.reader.list("c/metadata")
-    assert savepoint.files["q/metadata"].member == member_of(now.etag, now.size)
-    assert tree_of(pool, savepoint, "q").read("metadata") == changed
+    assert open_savepoint(one).tree("q").read("metadata") == changed
+    assert len(attempts_of(one)) == 1
 
 
-@pytest.mark.parametrize("step", ["c/commits/1", "_pool/", "_manifests/one.json"])
-def test_a_savepoint_that_ends_at_any_step_is_none_and_its_remains_are_collected(
-    step: str, s3: S3Access, bucket: str, pool: Pool
+@pytest.mark.parametrize("step", ["c/commits/1", "/files-", "one/manifest.json"])
+def test_an_attempt_that_ends_at_any_step_is_no_savepoint_and_can_be_repeated(
+    step: str, s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
     method = "HEAD" if step.startswith("c/") else "PUT"
-    fault = Fault(refuse(403, "AccessDenied"), method, step, after=2 if step == "_pool/" else 0)
+    fault = Fault(refuse(403, "AccessDenied"), method, step, after=2 if step == "/files-" else 0)
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
-        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+        take(place_of(s3, bucket, endpoint=endpoint), [source(bucket)])
 
     assert fault.hits == 1
-    assert pool.names() == []
-    sweep(pool, holder=ME, grace=NOW)
-    assert members(pool) == set()
+    with pytest.raises(CheckpointMissingError):
+        open_savepoint(one)
+    take(one, [source(bucket)])
+    assert judge(open_savepoint(one)).restorable is True
 
 
 @pytest.mark.long
-def test_a_copy_that_is_not_there_when_it_is_looked_at_never_gets_a_manifest(
-    s3: S3Access, bucket: str, pool: Pool
+def test_a_copy_that_is_gone_when_it_is_judged_never_gets_a_manifest(
+    s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
     def emptied(exchange: Exchange) -> None:
-        for member in members(pool):
-            pool.store.delete(f"{pool.members}{member}")
+        for key in keys_of(one):
+            one.files.delete(f"{one.key}/{key}")
         exchange.forward()
 
-    # The pool is listed before the copies, after them, and when they are judged.
-    fault = Fault(emptied, "GET", "prefix=savepoints%2F_pool", after=2, times=FOR_EVER)
-    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(CheckpointCorruptError, match="pool"):
-        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+    # The copies are listed to read the entries of the cut, and when they are judged.
+    fault = Fault(emptied, "GET", "files-", after=1, times=FOR_EVER)
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(CheckpointCorruptError):
+        take(place_of(s3, bucket, endpoint=endpoint), [source(bucket)])
 
-    assert pool.names() == []
-
-
-def test_what_was_replaced_in_the_pool_is_not_restored(bucket: str, pool: Pool) -> None:
-    """Of the same size, so that only the store's own word tells."""
-    savepoint = take(pool, "one", [source(bucket)], holder=ME)
-    key = pool.members + savepoint.files["q/commits/1"].member
-    pool.store.write(key, pool.store.read(key).replace(b"0", b"7"))
-
-    with pytest.raises(CheckpointCorruptError, match="replaced in the pool"):
-        restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
-
-    assert list(pool.store.list("again/")) == []
+    assert keys_of(one) == []
 
 
-def test_what_cannot_be_restored_is_named_by_the_file_that_its_own_batch_lacks(
-    pool: Pool, tmp_path: Path, s3: S3Access, bucket: str
-) -> None:
-    """The first finding of the report is about the whole directory."""
-    put_directory(s3, bucket, "longer", write_log(tmp_path / "l", offsets=[0, 1, 2], commits=[0, 1, 2], version=2))
-    savepoint = take(pool, "one", [source(bucket, prefix="longer/")], holder=ME)
-    uncommitted = savepoint.model_copy(
-        update={"files": {name: file for name, file in savepoint.files.items() if name != "q/commits/2"}}
-    )
+def test_a_replaced_file_is_not_restored(s3: S3Access, bucket: str, one: SavepointPrefix) -> None:
+    """Of the same size, so that only the etag differs."""
+    take(one, [source(bucket)])
+    (directory,) = attempts_of(one)
+    key = f"{one.key}/{directory}/q/commits/1"
+    one.files.write(key, one.files.read(key).replace(b"0", b"7"))
 
-    with pytest.raises(CheckpointCorruptError) as caught:
-        restore(pool, uncommitted, PoolPlace(bucket, "again/"), holder=ME)
+    with pytest.raises(CheckpointCorruptError, match="it was replaced"):
+        restore(s3, one, "again")
 
-    assert caught.value.path == "q/commits/2"
+    assert list(one.files.list("again/")) == []
+
+
+def test_a_file_that_is_not_in_the_manifest_is_found(bucket: str, one: SavepointPrefix) -> None:
+    take(one, [source(bucket)])
+    (directory,) = attempts_of(one)
+    one.files.write(f"{one.key}/{directory}/q/offsets/7", b"v1")
+
+    report = judge(open_savepoint(one))
+
+    assert [problem.path for problem in report.files] == ["q/offsets/7"]
 
 
 def test_a_restore_that_ends_before_the_query_id_is_there_has_nothing_that_spark_would_go_on_from(
-    s3: S3Access, bucket: str, pool: Pool
+    s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+    take(one, [source(bucket)])
 
-    fault = Fault(refuse(403, "AccessDenied"), "POST", "again/q/metadata")
+    fault = Fault(refuse(403, "AccessDenied"), "PUT", "again/q/metadata")
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
-        restore(open_pool(s3, bucket, endpoint), savepoint, PoolPlace(bucket, "again/"), holder=ME)
+        restore(s3, place_of(s3, bucket, endpoint=endpoint), "again", endpoint)
 
-    assert [item.key for item in pool.store.list("again/q/commits/")] == ["again/q/commits/1"]
-    assert list(pool.store.list("again/q/offsets/")) == []
+    assert [file.key for file in one.files.list("again/q/commits/")] == ["again/q/commits/1"]
+    assert list(one.files.list("again/q/offsets/")) == []
 
 
-def test_of_two_restores_to_one_prefix_the_second_one_stops(s3: S3Access, bucket: str, pool: Pool) -> None:
-    savepoint = take(pool, "one", [source(bucket)], holder=ME)
+def test_of_two_restores_to_one_prefix_the_second_one_stops(s3: S3Access, bucket: str, one: SavepointPrefix) -> None:
+    take(one, [source(bucket)])
 
-    def somebody_was_faster(exchange: Exchange) -> None:
+    def another_was_faster(exchange: Exchange) -> None:
         s3.client().put_object(Bucket=bucket, Key="again/q/metadata", Body=b"theirs")
         exchange.forward()
 
-    fault = Fault(somebody_was_faster, "PUT", "again/q/commits/1")
+    fault = Fault(another_was_faster, "PUT", "again/q/commits/1")
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(ObjectExistsError):
-        restore(open_pool(s3, bucket, endpoint), savepoint, PoolPlace(bucket, "again/"), holder=ME)
+        restore(s3, place_of(s3, bucket, endpoint=endpoint), "again", endpoint)
 
-    assert pool.store.read("again/q/metadata") == b"theirs"
+    assert one.files.read("again/q/metadata") == b"theirs"
 
 
-@pytest.mark.long
-def test_of_two_savepoints_of_one_name_the_first_one_stays(s3: S3Access, bucket: str, pool: Pool) -> None:
-    theirs = pool.manifest_key("one")
-
-    def somebody_was_faster(exchange: Exchange) -> None:
-        s3.client().put_object(Bucket=bucket, Key=theirs, Body=b"theirs")
+def test_of_two_attempts_at_one_name_the_first_one_stays(s3: S3Access, bucket: str, one: SavepointPrefix) -> None:
+    def another_was_faster(exchange: Exchange) -> None:
+        take(one, [source(bucket, 0)], label="theirs")
         exchange.forward()
 
-    fault = Fault(somebody_was_faster, "PUT", "_manifests/one.json")
+    fault = Fault(another_was_faster, "PUT", "one/manifest.json")
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(ObjectExistsError):
-        take(open_pool(s3, bucket, endpoint), "one", [source(bucket)], holder=ME)
+        take(place_of(s3, bucket, endpoint=endpoint), [source(bucket)])
 
-    assert pool.store.read(theirs) == b"theirs"
-
-
-def test_a_member_is_left_alone_while_it_is_younger_than_the_grace(pool: Pool, bucket: str) -> None:
-    take(pool, "one", [source(bucket)], holder=ME)
-    pool.store.delete(pool.manifest_key("one"))
-
-    swept = sweep(pool, holder=ME)
-
-    assert (swept.removed, swept.young) == (0, len(members(pool)))
-    assert members(pool)
+    stored = open_savepoint(one)
+    assert stored.savepoint.label == "theirs"
+    assert judge(stored).restorable is True
+    assert attempts_of(one) == {stored.place.name}
 
 
-def test_a_manifest_that_cannot_be_read_ends_a_sweep_before_anything_is_removed(
-    s3: S3Access, bucket: str, pool: Pool
-) -> None:
-    take(pool, "one", [source(bucket, 0)], holder=ME)
-    take(pool, "two", [source(bucket, 1)], holder=ME)
-    pool.store.delete(pool.manifest_key("one"))
-    before = members(pool)
+def test_an_attempt_that_takes_too_long_is_no_savepoint(bucket: str, one: SavepointPrefix) -> None:
+    class Sleeping(SystemClock):
+        """A clock that passes the limit between two calls."""
 
-    fault = Fault(refuse(403, "AccessDenied"), "GET", "_manifests/two.json")
-    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
-        sweep(open_pool(s3, bucket, endpoint), holder=ME, grace=NOW)
-    pool.store.write(pool.manifest_key("two"), b"{}")
-    with pytest.raises(CheckpointCorruptError):
-        sweep(pool, holder=ME, grace=NOW)
+        passed = 0.0
 
-    assert members(pool) == before
+        def lease_time(self) -> float:
+            self.passed += DURATION.total_seconds() + 1
+            return self.passed
 
+    with pytest.raises(StorageUnavailableError, match="took more than 2 days"):
+        creation.take([source(bucket)], PrefixLayout(one, Sleeping()))
 
-def test_nothing_is_swept_while_somebody_uses_the_pool_and_nobody_uses_it_while_it_is_swept(
-    pool: Pool, bucket: str
-) -> None:
-    take(pool, "one", [source(bucket)], holder=ME)
-    pool.store.delete(pool.manifest_key("one"))
-
-    with lease(pool.store, pool.leases, USE, holder="another"):
-        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("another",)
-    with lease(pool.store, pool.leases, SWEEP, holder="a sweeper"):
-        with pytest.raises(StorageUnavailableError, match="a sweeper is sweeping the pool"):
-            take(pool, "two", [source(bucket)], holder=ME)
-        assert sweep(pool, holder=ME, grace=NOW).in_use_by == ("a sweeper",)
-
-    assert members(pool)
-    assert sweep(pool, holder=ME, grace=NOW).removed > 0
-    assert members(pool) == set()
-
-
-def test_what_cannot_be_saved_is_refused_before_anything_is_written(pool: Pool, bucket: str) -> None:
     with pytest.raises(CheckpointMissingError):
-        take(pool, "one", [source(bucket, prefix="nowhere/")], holder=ME)
+        open_savepoint(one)
+
+
+def test_a_removal_leaves_the_files_of_another_attempt(s3: S3Access, bucket: str, one: SavepointPrefix) -> None:
+    other = place_of(s3, bucket, "other")
+    take(other, [source(bucket)])
+    take(one, [source(bucket, 0)])
+    (own,) = attempts_of(one)
+    one.files.write(f"{one.key}/{ATTEMPT}/q/metadata", b"v1")
+    one.files.write(f"{one.key}/notes/of a person", b"")
+
+    dispose(one)
+
+    assert own not in attempts_of(one)
+    assert keys_of(one) == [f"{ATTEMPT}/q/metadata", "notes/of a person"]
+    assert judge(open_savepoint(other)).restorable is True
+
+
+def test_a_removal_takes_what_dead_attempts_left(bucket: str, one: SavepointPrefix) -> None:
+    one.files.write(f"{one.key}/{ATTEMPT}/q/metadata", b"v1")
+    with pytest.raises(CheckpointMissingError):
+        dispose(one)
+    assert attempts_of(one) == {ATTEMPT}
+
+    dispose(one, abandoned=timedelta())
+
+    assert keys_of(one) == []
+    assert one.files.info("c/metadata") is not None
+
+
+@pytest.mark.parametrize("answer", ["refused", "damaged", "of another form"])
+def test_a_manifest_that_cannot_be_read_ends_a_removal_before_it_begins(
+    answer: str, s3: S3Access, bucket: str, one: SavepointPrefix
+) -> None:
+    take(one, [source(bucket)])
+    if answer == "damaged":
+        one.files.write(one.manifest, b"{}")
+    elif answer == "of another form":
+        moved = open_savepoint(one).savepoint.model_copy(update={"directory": "../../c"})
+        one.files.write(one.manifest, moved.to_bytes())
+    before = keys_of(one)
+
+    fault = Fault(refuse(403, "AccessDenied"), "GET", "one/manifest.json" if answer == "refused" else "no such key")
+    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises((StorageUnavailableError, CheckpointCorruptError)):
+        dispose(place_of(s3, bucket, endpoint=endpoint), abandoned=timedelta())
+
+    assert keys_of(one) == before
+
+
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(one: SavepointPrefix, bucket: str) -> None:
+    with pytest.raises(CheckpointMissingError):
+        take(one, [source(bucket, prefix="nowhere")])
     with pytest.raises(ConfigurationError, match="another bucket"):
-        take(pool, "one", [SavepointSource(query="q", directory=PoolPlace("elsewhere", "c/"))], holder=ME)
+        take(one, [source("elsewhere")])
     with pytest.raises(ConfigurationError, match="inside the checkpoint"):
-        take(pool, "one", [source(bucket, prefix="savepoints/")], holder=ME)
+        take(one, [source(bucket, prefix="savepoints/one")])
 
-    assert list(pool.store.list("savepoints/")) == []
+    assert keys_of(one) == []
 
 
-def test_a_manifest_that_leads_out_of_the_pool_is_refused(pool: Pool, bucket: str) -> None:
-    savepoint = take(pool, "one", [source(bucket)], holder=ME)
-    file = savepoint.files["q/metadata"].model_copy(update={"member": "../c/metadata"})
-    bad = savepoint.model_copy(update={"files": {**savepoint.files, "q/metadata": file}})
-    pool.store.write(pool.manifest_key("one"), bad.to_bytes())
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"directory": "../c"},
+        {"directory": "files-1"},
+        {"directory": ""},
+        {"files": {"q/../../c": ManifestFile(size=1)}},
+    ],
+)
+def test_a_manifest_that_leads_out_of_the_savepoint_is_refused(
+    update: dict[str, Any], one: SavepointPrefix, bucket: str
+) -> None:
+    take(one, [source(bucket)])
+    manifest = open_savepoint(one).savepoint.model_copy(update={"directory": open_savepoint(one).place.name})
+    one.files.write(one.manifest, manifest.to_bytes())
+    assert open_savepoint(one).savepoint.cut == {"q": 1}
 
-    with pytest.raises(CheckpointCorruptError, match="not a valid member name"):
-        pool.read("one")
+    one.files.write(one.manifest, manifest.model_copy(update=update).to_bytes())
+
+    with pytest.raises(CheckpointCorruptError):
+        open_savepoint(one)
 
 
 def call(s3: S3Access, *words: str) -> str:
@@ -377,5 +395,8 @@ def test_a_program_gets_json_from_each_command(s3: S3Access, bucket: str, tmp_pa
     assert restored["checkpoints"] == {"c": f"s3a://{bucket}/again/c"}
     assert document("export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
     assert document("import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
-    assert document("dispose", f"{place}/one", "--yes", "--grace-hours", "0")["pool"]["removed"] > 0
-    assert document("sweep", place)["pool"]["kept"] == 0
+    assert document("dispose", f"{place}/one", "--yes") == {
+        "job_id": "",
+        "savepoint_id": f"{place}/one",
+        "disposed": True,
+    }

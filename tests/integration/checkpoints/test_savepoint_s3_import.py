@@ -8,17 +8,26 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import Savepoint
-from airflow_provider_ha.checkpoints.store.savepoints import pool_layout as bringing
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.archive import export
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take as take_directory
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace, digest_member
-from airflow_provider_ha.checkpoints.store.savepoints.pool_layout import bring
-from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import SWEEP, lease, sweep
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout, read_savepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import (
+    SavepointPrefix,
+    import_archive,
+    open_savepoint,
+)
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetch
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
-from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
+from airflow_provider_ha.errors import (
+    CheckpointCorruptError,
+    CheckpointMissingError,
+    ObjectExistsError,
+    StorageUnavailableError,
+)
+from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.portable_helpers import (
     QUERY,
     archive,
@@ -28,10 +37,10 @@ from tests.support.checkpoints.portable_helpers import (
     names_in,
     savepoint,
 )
-from tests.support.s3.pools import fetch, restore, take
-from tests.support.s3.s3_checkpoints import noting_proxy, put_directory, tree
+from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
+from tests.support.s3.savepoints import attempts_of, keys_of, place_of, restore, take
 from tests.unit.checkpoints.test_portable_relocation import SCHEMA, stateful
 
 
@@ -41,8 +50,8 @@ Made = tuple[Path, Savepoint]
 
 
 @pytest.fixture
-def pool(s3: S3Access, bucket: str) -> Pool:
-    return open_pool(s3, bucket)
+def one(s3: S3Access, bucket: str) -> SavepointPrefix:
+    return place_of(s3, bucket)
 
 
 @pytest.fixture
@@ -59,83 +68,67 @@ def packed(made: Made, tmp_path: Path) -> Path:
     return tmp_path / "mail" / "sp.tar.zst"
 
 
-def exported(pool: Pool, pooled: Savepoint, place: Path) -> bytes:
-    """Return the archive of a savepoint over a pool."""
-    own = fetch(pool, pooled, place, holder=ME)
-    export(place, own, place.with_suffix(".tar"))
+def exported(at: SavepointPrefix, place: Path) -> bytes:
+    """Return the archive of a savepoint on S3."""
+    export(place, fetch(open_savepoint(at), place), place.with_suffix(".tar"))
     return place.with_suffix(".tar").read_bytes()
 
 
-def everything(pool: Pool) -> list[str]:
-    return [item.key for item in pool.store.list("savepoints/")]
-
-
 def test_what_was_exported_comes_back_and_becomes_the_same_archive_again(
-    s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+    s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
     put_directory(s3, bucket, "c", checkpoint(tmp_path / QUERY))
-    taken = take(
-        pool, "one", [SavepointSource(query=QUERY, directory=PoolPlace(bucket, "c/"))], holder=ME, label="a word"
-    )
-    first = exported(pool, taken, tmp_path / "first")
-    elsewhere = open_pool(s3, s3.new_bucket())
+    take(one, [SavepointSource(query=QUERY, directory=f"s3://{bucket}/c")], label="a word")
+    first = exported(one, tmp_path / "first")
+    again = place_of(s3, s3.new_bucket(), "again")
 
-    back = bring(elsewhere, "again", tmp_path / "first.tar", holder=ME)
+    back = import_archive(again, tmp_path / "first.tar")
 
-    assert back == elsewhere.read("again")
-    assert {query: part.batch for query, part in back.queries.items()} == {QUERY: 2}
-    assert exported(elsewhere, back, tmp_path / "second") == first
-    restore(elsewhere, back, PoolPlace(elsewhere.place.bucket, "restored/"), holder=ME)
-    assert verify(tree(s3, elsewhere.place.bucket, f"restored/{QUERY}"), depth="full").restorable[-1] == 2
+    assert back == open_savepoint(again).savepoint
+    assert back.cut == {QUERY: 2}
+    assert exported(again, tmp_path / "second") == first
+    restore(s3, again, "restored")
+    assert verify(tree(s3, again.bucket, f"restored/{QUERY}"), depth="full").restorable[-1] == 2
 
 
-def test_what_names_its_job_still_does_when_it_is_exported_again(pool: Pool, made: Made, tmp_path: Path) -> None:
+def test_what_names_its_job_still_does_when_it_is_exported_again(
+    one: SavepointPrefix, made: Made, tmp_path: Path
+) -> None:
     directory, manifest = made
     of_job = manifest.model_copy(update={"job_id": "orders", "run": 3, "epoch": 7, "graph": "ab" * 32})
     (directory / "manifest.json").write_bytes(of_job.to_bytes())
     export(directory, of_job, tmp_path / "job.tar")
 
-    pooled = bring(pool, "one", tmp_path / "job.tar", holder=ME)
+    import_archive(one, tmp_path / "job.tar")
 
-    assert fetch(pool, pooled, tmp_path / "back", holder=ME) == of_job
+    assert fetch(open_savepoint(one), tmp_path / "back") == of_job
     assert read_savepoint(tmp_path / "back").savepoint == of_job
 
 
-def test_what_is_in_the_pool_under_its_digest_is_not_uploaded_again(
-    s3: S3Access, bucket: str, pool: Pool, packed: Path
-) -> None:
-    first = bring(pool, "first", packed, holder=ME)
+def test_a_large_file_is_uploaded_in_parts(one: SavepointPrefix, packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(savepoint_prefix, "_WHOLE", 60)
 
-    with noting_proxy(s3.endpoint) as (endpoint, asked):
-        second = bring(open_pool(s3, bucket, endpoint), "second", packed, holder=ME)
+    made = import_archive(one, packed)
 
-    assert [path for path in asked.others if "_pool/" in path] == []
-    assert second.files == first.files
+    assert max(file.size for file in made.files.values()) > 60
+    check(open_savepoint(one))
 
 
-def test_a_member_is_never_taken_for_a_file_by_its_etag(s3: S3Access, bucket: str, pool: Pool, made: Made) -> None:
-    """An etag is an MD5, and an enemy can make two files of one."""
-    directory, manifest = made
-    put_directory(s3, bucket, "c", directory / QUERY)
-    taken = take(pool, "one", [SavepointSource(query=QUERY, directory=PoolPlace(bucket, "c/"))], holder=ME)
-    export(directory, manifest, directory.with_suffix(".tar"))
+def test_changed_bytes_of_an_imported_file_are_found_by_its_digest(one: SavepointPrefix, packed: Path) -> None:
+    """Even if the etag of the manifest was changed with them."""
+    import_archive(one, packed)
+    stored = open_savepoint(one)
+    key = f"{one.key}/{stored.place.name}/{QUERY}/commits/2"
+    one.files.write(key, one.files.read(key).replace(b"0", b"7"))
+    changed = open_savepoint(one)
+    etag = changed.place.listed(f"{QUERY}/commits/2").etag
+    files = dict(changed.savepoint.files)
+    files[f"{QUERY}/commits/2"] = files[f"{QUERY}/commits/2"].model_copy(update={"etag": etag})
+    manifest = changed.savepoint.model_copy(update={"files": files, "directory": stored.place.name})
+    one.files.write(one.manifest, manifest.to_bytes())
 
-    pooled = bring(pool, "two", directory.with_suffix(".tar"), holder=ME)
-
-    assert {file.member for file in pooled.files.values()}.isdisjoint(file.member for file in taken.files.values())
-    for name, file in pooled.files.items():
-        assert (file.member, file.sha256) == (digest_member(file.sha256, file.size), manifest.files[name].sha256)
-
-
-def test_a_large_file_goes_up_beside_its_name_first_and_leaves_nothing_there(
-    pool: Pool, packed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bringing, "WHOLE", 60)
-
-    pooled = bring(pool, "one", packed, holder=ME)
-
-    assert max(file.size for file in pooled.files.values()) > 60
-    assert members(pool) == {file.member for file in pooled.files.values()}
+    with pytest.raises(CheckpointCorruptError, match="digest"):
+        fetch(open_savepoint(one), packed.parent / "back")
 
 
 def enemy_archive(kind: str, made: Made, place: Path) -> Path:
@@ -161,93 +154,81 @@ def enemy_archive(kind: str, made: Made, place: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["leads out", "link", "more", "other bytes", "cut"])
 def test_what_an_enemy_made_is_refused_before_anything_is_uploaded(
-    kind: str, pool: Pool, made: Made, tmp_path: Path
+    kind: str, one: SavepointPrefix, made: Made, tmp_path: Path
 ) -> None:
     (tmp_path / "mail").mkdir()
     path = enemy_archive(kind, made, tmp_path / "mail")
 
     with pytest.raises(CheckpointCorruptError):
-        bring(pool, "one", path, holder=ME)
+        import_archive(one, path)
 
-    assert everything(pool) == []
+    assert keys_of(one) == []
     assert names_in(tmp_path / "mail") == ["enemy.tar"]
 
 
-@pytest.mark.parametrize("step", ["_pool/", "_manifests/one.json"])
-def test_an_import_that_ends_at_any_step_is_no_savepoint_and_its_remains_are_collected(
-    step: str, s3: S3Access, bucket: str, pool: Pool, packed: Path
+@pytest.mark.parametrize("step", ["/files-", "one/manifest.json"])
+def test_an_import_that_ends_at_any_step_is_no_savepoint(
+    step: str, s3: S3Access, bucket: str, one: SavepointPrefix, packed: Path
 ) -> None:
-    fault = Fault(refuse(403, "AccessDenied"), "PUT", step, after=2 if step == "_pool/" else 0)
+    fault = Fault(refuse(403, "AccessDenied"), "PUT", step, after=2 if step == "/files-" else 0)
     with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(StorageUnavailableError):
-        bring(open_pool(s3, bucket, endpoint), "one", packed, holder=ME)
+        import_archive(place_of(s3, bucket, endpoint=endpoint), packed)
 
     assert fault.hits == 1
-    assert pool.names() == []
-    assert members(pool)
     assert names_in(packed.parent) == [packed.name]
-    sweep(pool, holder=ME, grace=NOW)
-    assert everything(pool) == []
+    with pytest.raises(CheckpointMissingError):
+        open_savepoint(one)
 
 
-def test_a_name_that_is_taken_is_refused_and_the_savepoint_stays(pool: Pool, packed: Path) -> None:
-    first = bring(pool, "one", packed, holder=ME)
+def test_a_name_that_is_taken_is_refused_and_the_savepoint_stays(one: SavepointPrefix, packed: Path) -> None:
+    first = import_archive(one, packed)
 
     with pytest.raises(ObjectExistsError, match="already exists"):
-        bring(pool, "one", packed.with_name("nobody-looks.tar"), holder=ME)
+        import_archive(one, packed.with_name("not-read.tar"))
 
-    assert pool.read("one") == first
-
-
-def test_nothing_is_imported_while_the_pool_is_swept(pool: Pool, packed: Path) -> None:
-    with (
-        lease(pool.store, pool.leases, SWEEP, holder="a sweeper"),
-        pytest.raises(StorageUnavailableError, match="a sweeper is sweeping the pool"),
-    ):
-        bring(pool, "one", packed, holder=ME)
-
-    assert members(pool) == set()
+    assert open_savepoint(one).savepoint == first
 
 
-@pytest.mark.parametrize("listing", [1, 2], ids=["uploaded", "judged"])
-def test_what_the_pool_loses_meanwhile_is_noticed_before_the_manifest(
-    listing: int, s3: S3Access, bucket: str, pool: Pool, packed: Path
+def test_an_uploaded_file_that_is_gone_is_noticed_before_the_manifest(
+    s3: S3Access, bucket: str, one: SavepointPrefix, packed: Path
 ) -> None:
     def forget(exchange: Exchange) -> None:
-        pool.store.delete(next(pool.store.list("savepoints/_pool/")).key)
+        one.files.delete(f"{one.key}/{keys_of(one)[0]}")
         exchange.forward()
 
-    # When the pool is listed once more, after everything was uploaded.
-    fault = Fault(forget, "GET", "_pool%2F", after=listing)
-    with s3_proxy(s3.endpoint, fault) as endpoint, pytest.raises(CheckpointCorruptError, match="not in the pool"):
-        bring(open_pool(s3, bucket, endpoint), "one", packed, holder=ME)
+    with (
+        s3_proxy(s3.endpoint, Fault(forget, "GET", "files-")) as endpoint,
+        pytest.raises(CheckpointCorruptError, match="not there"),
+    ):
+        import_archive(place_of(s3, bucket, endpoint=endpoint), packed)
 
-    assert pool.names() == []
+    assert attempts_of(one) == set()
 
 
 def test_the_archive_is_unpacked_where_it_is_said_and_nothing_stays_there(
-    s3: S3Access, bucket: str, pool: Pool, packed: Path, tmp_path: Path
+    s3: S3Access, one: SavepointPrefix, packed: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(StorageUnavailableError, match="nowhere"):
-        bring(pool, "one", packed, holder=ME, scratch=tmp_path / "nowhere")
+        import_archive(one, packed, scratch=tmp_path / "nowhere")
     (tmp_path / "roomy").mkdir()
-    place = f"s3://{bucket}/savepoints/one"
 
-    call(s3, "savepoint", "import", str(packed), "--to", place, "--scratch", str(tmp_path / "roomy"))
+    call(s3, "savepoint", "import", str(packed), "--to", str(one), "--scratch", str(tmp_path / "roomy"))
 
-    assert (names_in(tmp_path / "roomy"), pool.names()) == ([], ["one"])
+    assert names_in(tmp_path / "roomy") == []
+    check(open_savepoint(one))
 
 
 def test_schema_paths_of_an_imported_savepoint_are_rewritten_and_no_old_checksum_is_left(
-    s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+    s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
     live = stateful(tmp_path / "live" / QUERY)
     manifest = take_directory([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
     export(tmp_path / "sp", manifest, tmp_path / "sp.tar")
-    pooled = bring(pool, "one", tmp_path / "sp.tar", holder=ME)
+    made = import_archive(one, tmp_path / "sp.tar")
 
-    restore(pool, pooled, PoolPlace(bucket, "new/"), holder=ME)
+    restore(s3, one, "new")
 
     place = f"new/{QUERY}/state/0/_metadata/v2"
     assert tree(s3, bucket, place).names() == ["0"]
     assert f"s3a://{bucket}/new/{QUERY}/{SCHEMA}" in tree(s3, bucket, place).read("0").decode()
-    assert pool.read("one") == pooled
+    assert open_savepoint(one).savepoint == made

@@ -8,22 +8,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.checkpoints.store.savepoints.archive import export
-from airflow_provider_ha.checkpoints.store.savepoints.pool import Pool, PoolPlace
-from airflow_provider_ha.checkpoints.store.savepoints.pool_sweep import PoolLease, sweep
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import SavepointPrefix, dispose, open_savepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetch
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from airflow_provider_ha.errors import ObjectExistsError
-from tests.integration.checkpoints.test_savepoint_s3 import ME, NOW, call, members, open_pool
+from airflow_provider_ha.errors import CheckpointMissingError, ObjectExistsError
+from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.portable_helpers import names_in
-from tests.support.s3.pools import check, fetch, take
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access
+from tests.support.s3.savepoints import attempts_of, keys_of, place_of, take
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
@@ -34,29 +36,24 @@ PROGRAM = "from airflow_provider_ha.cli.app import main; main()"
 
 @pytest.fixture
 def bucket(s3: S3Access, tmp_path: Path) -> str:
-    """A bucket with a checkpoint, and a savepoint ``other`` of its batch 0."""
+    """A bucket with a checkpoint."""
     bucket = s3.new_bucket()
     directory = write_log(tmp_path / QUERY, offsets=[0, 1], commits=[0, 1], version=2)
     for log in ("offsets", "commits"):  # each entry has its own bytes
         with (directory / log / "0").open("a") as entry:
             entry.write("\n")
     put_directory(s3, bucket, QUERY, directory)
-    taken(open_pool(s3, bucket), "other", 0)
     return bucket
 
 
 @pytest.fixture
-def pool(s3: S3Access, bucket: str) -> Pool:
-    return open_pool(s3, bucket)
+def one(s3: S3Access, bucket: str) -> SavepointPrefix:
+    """The place of a savepoint."""
+    return place_of(s3, bucket)
 
 
-def taken(pool: Pool, name: str, batch: int = 1) -> None:
-    take(
-        pool,
-        name,
-        [SavepointSource(query=QUERY, directory=PoolPlace(pool.place.bucket, f"{QUERY}/"), batch=batch)],
-        holder=ME,
-    )
+def taken(at: SavepointPrefix) -> None:
+    take(at, [SavepointSource(query=QUERY, directory=f"s3://{at.bucket}/{QUERY}")])
 
 
 def killed_at(s3: S3Access, step: Fault, *words: str) -> None:
@@ -103,156 +100,126 @@ def heard(exchange: Exchange) -> None:
     exchange.ask()
 
 
-def end_leases(pool: Pool) -> None:
-    """Let the time of all leases pass."""
-    for item in list(pool.store.list(pool.leases)):
-        lease = PoolLease.from_bytes(pool.store.read(item.key), source=item.key)
-        pool.store.write(item.key, lease.model_copy(update={"seconds": 0.0}).to_bytes())
-
-
-def assert_only(pool: Pool, *names: str) -> None:
-    """These savepoints are there and whole; what else lies in the pool goes with the first sweep after the leases."""
-    assert pool.names() == sorted(names)
-    assert sweep(pool, holder=ME, grace=NOW).in_use_by != ()
-    end_leases(pool)
-    assert sweep(pool, holder=ME, grace=NOW).in_use_by == ()
-    found = [pool.read(name) for name in names]
-    for savepoint in found:
-        check(pool, savepoint)
-    assert members(pool) == {file.member for savepoint in found for file in savepoint.files.values()}
-    assert list(pool.store.list(pool.leases)) == []
+def assert_none(at: SavepointPrefix) -> None:
+    """There is no savepoint, and the files of the dead attempt go with a removal."""
+    with pytest.raises(CheckpointMissingError):
+        open_savepoint(at)
+    if keys_of(at):
+        dispose(at, abandoned=timedelta())
+    assert keys_of(at) == []
 
 
 @pytest.mark.parametrize(
     "step",
     [
         pytest.param(Fault(unheard, "HEAD", "c/commits/1"), id="before the first copy"),
-        pytest.param(Fault(unheard, "PUT", "_pool/", after=1), id="a copy"),
-        pytest.param(Fault(heard, "POST", "_pool/", after=1), id="a copy that is there"),
-        pytest.param(Fault(unheard, "PUT", "_manifests/one.json"), id="the manifest"),
+        pytest.param(Fault(unheard, "PUT", "/files-", after=1), id="a copy"),
+        pytest.param(Fault(heard, "PUT", "/files-", after=1), id="a copy that is there"),
+        pytest.param(Fault(unheard, "PUT", "one/manifest.json"), id="the manifest"),
     ],
 )
 def test_a_create_that_is_killed_leaves_no_savepoint_and_can_be_repeated(
-    step: Fault, s3: S3Access, bucket: str, pool: Pool
+    step: Fault, s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    killed_at(s3, step, "create", f"s3://{bucket}/{QUERY}", "--to", f"s3://{bucket}/savepoints/one")
+    killed_at(s3, step, "create", f"s3://{bucket}/{QUERY}", "--to", str(one))
 
-    assert_only(pool, "other")
-    taken(pool, "one")
-    check(pool, pool.read("one"))
+    with pytest.raises(CheckpointMissingError):
+        open_savepoint(one)
+    taken(one)
+    check(open_savepoint(one))
+    dispose(one, abandoned=timedelta())
+    assert keys_of(one) == []
 
 
 def test_a_create_that_is_killed_after_its_manifest_has_left_a_whole_savepoint(
-    s3: S3Access, bucket: str, pool: Pool
+    s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    step = Fault(heard, "PUT", "_manifests/one.json")
+    killed_at(s3, Fault(heard, "PUT", "one/manifest.json"), "create", f"s3://{bucket}/{QUERY}", "--to", str(one))
 
-    killed_at(s3, step, "create", f"s3://{bucket}/{QUERY}", "--to", f"s3://{bucket}/savepoints/one")
-
-    assert_only(pool, "one", "other")
+    check(open_savepoint(one))
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(Fault(unheard, "PUT", "_pool/", after=1), id="a file"),
-        pytest.param(Fault(unheard, "PUT", "_manifests/one.json"), id="the manifest"),
+        pytest.param(Fault(unheard, "PUT", "/files-", after=1), id="a file"),
+        pytest.param(Fault(unheard, "PUT", "one/manifest.json"), id="the manifest"),
     ],
 )
 def test_an_import_that_is_killed_leaves_no_savepoint_and_the_next_one_clears_its_scratch(
-    step: Fault, s3: S3Access, bucket: str, pool: Pool, tmp_path: Path
+    step: Fault, s3: S3Access, bucket: str, one: SavepointPrefix, tmp_path: Path
 ) -> None:
-    own = fetch(pool, pool.read("other"), tmp_path / "sp", holder=ME)
+    other = place_of(s3, bucket, "other")
+    taken(other)
+    own = fetch(open_savepoint(other), tmp_path / "sp")
     (tmp_path / "mail").mkdir()
     archive = tmp_path / "mail" / "sp.tar"
     export(tmp_path / "sp", own, archive)
-    words = ("import", str(archive), "--to", f"s3://{bucket}/savepoints/one")
+    words = ("import", str(archive), "--to", str(one))
 
     killed_at(s3, step, *words)
 
     assert len(names_in(archive.parent)) == 2
-    assert_only(pool, "other")
+    assert_none(one)
     call(s3, "savepoint", *words)
     assert names_in(archive.parent) == ["sp.tar"]
-    check(pool, pool.read("one"))
+    check(open_savepoint(one))
 
 
 @pytest.mark.parametrize(
     "step",
     [
         pytest.param(Fault(unheard, "PUT", "again/c/commits/"), id="commits"),
-        pytest.param(Fault(unheard, "POST", "again/c/metadata"), id="query id"),
+        pytest.param(Fault(unheard, "PUT", "again/c/metadata"), id="query id"),
         pytest.param(Fault(unheard, "PUT", "again/c/offsets/"), id="first offsets"),
         pytest.param(Fault(unheard, "PUT", "again/c/offsets/", after=1), id="last offsets"),
     ],
 )
 def test_a_restore_that_is_killed_is_nothing_to_start_from_and_the_savepoint_is_whole(
-    step: Fault, s3: S3Access, bucket: str, pool: Pool
+    step: Fault, s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    taken(pool, "one")
-    place = f"s3://{bucket}/savepoints/one"
+    taken(one)
 
-    killed_at(s3, step, "restore", place, "--to", f"s3://{bucket}/again")
+    killed_at(s3, step, "restore", str(one), "--to", f"s3://{bucket}/again")
 
     half = tree(s3, bucket, f"again/{QUERY}")
     assert half.names() in ([], ["commits"], ["commits", "metadata"], ["commits", "metadata", "offsets"])
     assert verify(half).startable is not True
     assert "0" not in tree(s3, bucket, f"again/{QUERY}/offsets").names()  # Spark would begin with it
-    assert_only(pool, "one", "other")
+    check(open_savepoint(one))
     if half.names():
         with pytest.raises(AssertionError, match="is not empty"):
-            call(s3, "savepoint", "restore", place, "--to", f"s3://{bucket}/again")
-    call(s3, "savepoint", "restore", place, "--to", f"s3://{bucket}/elsewhere")
+            call(s3, "savepoint", "restore", str(one), "--to", f"s3://{bucket}/again")
+    call(s3, "savepoint", "restore", str(one), "--to", f"s3://{bucket}/elsewhere")
     assert verify(tree(s3, bucket, f"elsewhere/{QUERY}")).restorable == [1]
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(Fault(heard, "DELETE", "_manifests/one.json"), id="the manifest"),
-        pytest.param(Fault(unheard, "DELETE", "_pool/"), id="the first file"),
-        pytest.param(Fault(heard, "DELETE", "_pool/", after=1), id="a file"),
+        pytest.param(Fault(heard, "DELETE", "one/manifest.json"), id="the manifest"),
+        pytest.param(Fault(unheard, "DELETE", "/files-"), id="the first file"),
+        pytest.param(Fault(heard, "DELETE", "/files-", after=1), id="a file"),
     ],
 )
-def test_a_dispose_that_is_killed_harms_no_other_and_the_next_sweep_does_the_rest(
-    step: Fault, s3: S3Access, bucket: str, pool: Pool
+def test_a_removal_that_is_killed_leaves_no_savepoint_and_the_next_one_does_the_rest(
+    step: Fault, s3: S3Access, one: SavepointPrefix
 ) -> None:
-    taken(pool, "one")
+    taken(one)
 
-    killed_at(s3, step, "dispose", f"s3://{bucket}/savepoints/one", "--yes", "--grace-hours", "0")
+    killed_at(s3, step, "dispose", str(one), "--yes")
 
-    assert pool.names() == ["other"]
-    if list(pool.store.list(pool.leases)):
-        assert_only(pool, "other")
-    else:  # it was killed before it swept
-        sweep(pool, holder=ME, grace=NOW)
-        check(pool, pool.read("other"))
-    assert members(pool) == {file.member for file in pool.read("other").files.values()}
+    assert_none(one)
 
 
-def test_a_dispose_that_is_killed_before_the_manifest_is_gone_has_done_nothing(
-    s3: S3Access, bucket: str, pool: Pool
+def test_a_removal_that_is_killed_before_the_manifest_is_gone_has_done_nothing(
+    s3: S3Access, one: SavepointPrefix
 ) -> None:
-    taken(pool, "one")
-    before = pool.read("one")
+    taken(one)
 
-    step = Fault(unheard, "DELETE", "_manifests/one.json")
-    killed_at(s3, step, "dispose", f"s3://{bucket}/savepoints/one", "--yes", "--grace-hours", "0")
+    killed_at(s3, Fault(unheard, "DELETE", "one/manifest.json"), "dispose", str(one), "--yes")
 
-    assert pool.read("one") == before
-    check(pool, before)
+    check(open_savepoint(one))
     with pytest.raises(ObjectExistsError):
-        taken(pool, "one")
-
-
-@pytest.mark.parametrize("after", [0, 1])
-def test_a_sweep_that_is_killed_harms_nobody_and_keeps_others_off_until_its_lease_is_over(
-    after: int, s3: S3Access, bucket: str, pool: Pool
-) -> None:
-    taken(pool, "one")
-    pool.store.delete(pool.manifest_key("one"))
-
-    step = Fault(heard, "DELETE", "_pool/", after=after)
-    killed_at(s3, step, "sweep", f"s3://{bucket}/savepoints", "--grace-hours", "0")
-
-    assert_only(pool, "other")
+        taken(one)
+    assert len(attempts_of(one)) == 1

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.store.savepoints.pool import PoolPlace
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import open_savepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore as restore_here
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from tests.integration.checkpoints.test_savepoint_s3 import ME, open_pool
-from tests.support.s3.pools import restore, stored, take, tree_of
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_server import S3Access
+from tests.support.s3.savepoints import place_of, restore, take
 from tests.support.spark import tws_job
 
 
@@ -35,13 +34,11 @@ def schema_paths(value: Any) -> Iterator[str]:
 def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, tmp_path: Path) -> None:
     live, bucket = tws_job.make(tmp_path), s3.new_bucket()
     put_directory(s3, bucket, "live/counts", live)
-    pool = open_pool(s3, bucket)
-    savepoint = take(
-        pool, "one", [SavepointSource(query="counts", directory=PoolPlace(bucket, "live/counts/"))], holder=ME
-    )
+    one = place_of(s3, bucket)
+    savepoint = take(one, [SavepointSource(query="counts", directory=f"s3://{bucket}/live/counts")])
 
-    restore(pool, savepoint, PoolPlace(bucket, "again/"), holder=ME)
-    restore_here(stored(pool, savepoint), tmp_path / "here")
+    restore(s3, one, "again")
+    restore_here(open_savepoint(one), tmp_path / "here")
 
     moved = tree(s3, bucket, "again/counts")
     operators = moved / "state/0/_metadata/v2"
@@ -55,4 +52,4 @@ def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, t
     answers = tws_job.go_on([tmp_path / "here" / "counts"], tmp_path / "input", tmp_path)
     assert answers == [{"error": None, "counts": tws_job.truth()}]
     # What it was made from is as it was.
-    assert verify(tree_of(pool, savepoint, "counts"), depth="full").restorable[-1] == savepoint.queries["counts"].batch
+    assert verify(open_savepoint(one).tree("counts"), depth="full").restorable[-1] == savepoint.queries["counts"].batch

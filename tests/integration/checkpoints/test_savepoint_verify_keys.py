@@ -1,4 +1,4 @@
-"""``savepoint verify --json`` prints one schema for a directory, a pool and a managed job."""
+"""``savepoint verify --json`` prints one schema for a directory, a prefix of S3 and a managed job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def of_job(spark_ha: Any, config: HaConfig, coordinator: Coordinator, tmp_path: 
     return document
 
 
-def test_a_directory_a_pool_and_a_managed_job_have_the_same_keys(
+def test_a_directory_a_prefix_and_a_managed_job_have_the_same_keys(
     of_job: dict[str, Any], s3: S3Access, bucket: str, tmp_path: Path
 ) -> None:
     directory, _ = savepoint(tmp_path)
@@ -49,13 +49,13 @@ def test_a_directory_a_pool_and_a_managed_job_have_the_same_keys(
     call(s3, "savepoint", "create", f"s3://{bucket}/{QUERY}", "--to", f"s3://{bucket}/savepoints/one")
 
     of_directory = json.loads(call(s3, "savepoint", "verify", str(directory), "--json"))
-    of_pool = json.loads(call(s3, "savepoint", "verify", f"s3://{bucket}/savepoints/one", "--json"))
+    of_prefix = json.loads(call(s3, "savepoint", "verify", f"s3://{bucket}/savepoints/one", "--json"))
 
-    assert keys(of_directory) == keys(of_pool) == keys(of_job)
-    assert keys(of_pool)[0] == set(SavepointVerificationView.model_fields)
-    assert keys(of_pool)[1] == set(SavedQueryView.model_fields)
-    assert [(each["layout"], each["job_id"], each["restorable"]) for each in (of_directory, of_pool, of_job)] == [
-        ("directory", "", True),
-        ("pool", "", True),
-        ("directory", JOB, True),
+    assert keys(of_directory) == keys(of_prefix) == keys(of_job)
+    assert keys(of_prefix)[0] == set(SavepointVerificationView.model_fields)
+    assert keys(of_prefix)[1] == set(SavedQueryView.model_fields)
+    assert [(each["job_id"], each["restorable"]) for each in (of_directory, of_prefix, of_job)] == [
+        ("", True),
+        ("", True),
+        (JOB, True),
     ]

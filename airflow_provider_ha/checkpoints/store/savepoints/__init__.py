@@ -1,1 +1,1 @@
-"""Savepoints: take, verify, export, import and restore them, as directories, archives or in a pool."""
+"""Savepoints: take, verify, export, import and restore them, as directories, archives or prefixes of a bucket."""

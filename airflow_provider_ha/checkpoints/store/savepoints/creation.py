@@ -1,4 +1,4 @@
-"""Savepoints of live checkpoints, in either layout: no ZooKeeper, no Airflow, no pause.
+"""Savepoints of live checkpoints, on a disk or on S3: no ZooKeeper, no Airflow, no pause.
 
 Invariant: one cut for all queries, chosen before the first file is copied, in the order of the arguments. Downstream
 first: the upstream queries are read later, so they have written everything that a downstream query has read. The
@@ -7,8 +7,7 @@ savepoint appears only after its copies were verified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
@@ -33,12 +32,11 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import (
     At,
     Dir,
     SavepointCopies,
-    SavepointDraft,
     SavepointLayout,
     SavepointSource,
     TornError,
 )
-from airflow_provider_ha.clock import Clock, SystemClock
+from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
 from airflow_provider_ha.names import check_query
 
@@ -93,32 +91,29 @@ def take(
         retry=retry_if_exception_type((CheckpointMissingError, TornError)),
         reraise=True,
     )
-    with layout.drafts() as begin:
-        for source in sources:
-            _batch(layout, source)
-        try:
-            return attempts(
-                _attempt,
-                layout,
-                begin,
-                sources,
-                label=label,
-                spark_version=spark_version or installed_version(),
-                clock=clock or SystemClock(),
-            )
-        except CheckpointMissingError as error:
-            if all(source.batch is not None for source in sources):
-                raise
-            raise CheckpointMissingError(
-                f"Spark purged files during the copy {ATTEMPTS} times: {error.message}",
-                next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or use hard links for "
-                "a local directory",
-            ) from error
+    for source in sources:
+        _batch(layout, source)
+    try:
+        return attempts(
+            _attempt,
+            layout,
+            sources,
+            label=label,
+            spark_version=spark_version or installed_version(),
+            clock=clock or SystemClock(),
+        )
+    except CheckpointMissingError as error:
+        if all(source.batch is not None for source in sources):
+            raise
+        raise CheckpointMissingError(
+            f"Spark purged files during the copy {ATTEMPTS} times: {error.message}",
+            next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or use hard links for "
+            "a local directory",
+        ) from error
 
 
 def _attempt(
     layout: SavepointLayout[At, Dir],
-    begin: Callable[[], AbstractContextManager[SavepointDraft[Dir]]],
     sources: Sequence[SavepointSource[At]],
     *,
     label: str,
@@ -128,14 +123,14 @@ def _attempt(
     cut = {source.query: _batch(layout, source) for source in sources}
     created_at = clock.now()
     head = Savepoint(
-        savepoint_id=layout.named(created_at),
+        savepoint_id=f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}",
         created_at=created_at,
         label=label,
         queries={},
         files={},
         spark_version=spark_version,
     )
-    with begin() as draft:
+    with layout.draft() as draft:
         parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
         return draft.seal(gather(draft, head, parts))
 

@@ -175,12 +175,7 @@ def check_path(name: str) -> str:
 
 def _possible(file: ManifestFile, *, digested: bool) -> bool:
     """Whether a file has a size and one digest; without a digest only where the manifest allows it."""
-    if (
-        file.member
-        or file.size < 0
-        or (file.sha256 and file.digest)
-        or bool(file.digest) != (file.algorithm is not None)
-    ):
+    if file.size < 0 or (file.sha256 and file.digest) or bool(file.digest) != (file.algorithm is not None):
         return False
     by = file.digested_by
     if by is None:

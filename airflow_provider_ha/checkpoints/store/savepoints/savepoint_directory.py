@@ -7,10 +7,9 @@ only after every byte was read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.pins import purged
@@ -30,7 +29,6 @@ from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
 )
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Bring, SavepointSource, TornError
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ConfigurationError, StorageUnavailableError
 
 
@@ -43,7 +41,6 @@ class SavepointDirectory:
 
     directory: Path
     savepoint: Savepoint
-    layout = "directory"
 
     @property
     def location(self) -> str:
@@ -73,6 +70,9 @@ class SavepointDirectory:
         """Yield a function that copies one file and compares it with the manifest."""
         check_manifest(self.savepoint)
         yield self._bring
+
+    def copies_to(self, uri: str) -> None:
+        """Return ``None``: the files are on this host."""
 
     def _bring(self, name: str, target: Path) -> ManifestFile:
         expected = self.savepoint.files[name]
@@ -187,10 +187,6 @@ class DirectoryLayout:
                     next_step="Save it to another directory",
                 )
 
-    def named(self, created_at: datetime) -> str:
-        """Return a unique id."""
-        return f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}"
-
     def tree(self, place: Path) -> LocalTree:
         """Return the current content of a directory."""
         return LocalTree(place)
@@ -204,12 +200,8 @@ class DirectoryLayout:
         return str(place.absolute())
 
     @contextmanager
-    def drafts(self) -> Iterator[Callable[[], AbstractContextManager[DirectoryDraft]]]:
-        """Yield a factory of attempts; each works in a hidden directory that becomes the savepoint."""
-        yield self._draft
-
-    @contextmanager
-    def _draft(self) -> Iterator[DirectoryDraft]:
+    def draft(self) -> Iterator[DirectoryDraft]:
+        """Yield an attempt in a hidden directory that becomes the savepoint."""
         with directory_attempt(self.target) as hidden:
             cache = DigestCache(self.target.parent / CACHE, hidden) if self.link and self.digests else None
             yield DirectoryDraft(hidden, Transfer(link=self.link, cache=cache))

@@ -1,4 +1,4 @@
-"""Interfaces of the two savepoint layouts, directory and pool, for taking and reading.
+"""Interfaces to savepoints in local directories and below a prefix of a bucket, for taking and reading.
 
 Invariant: a draft is not a savepoint. It becomes one when :meth:`SavepointDraft.seal` has verified the copies; an
 attempt that ends earlier leaves nothing that a reader could mistake for a savepoint.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -80,9 +79,6 @@ class SavepointLayout(Protocol[At, Dir]):
         :raises ConfigurationError: It cannot.
         """
 
-    def named(self, created_at: datetime) -> str:
-        """Return the id of the savepoint."""
-
     def tree(self, place: At) -> Dir:
         """Return the current content of a directory."""
 
@@ -92,8 +88,8 @@ class SavepointLayout(Protocol[At, Dir]):
     def uri(self, place: At) -> str:
         """Return the URI of a place for the manifest."""
 
-    def drafts(self) -> AbstractContextManager[Callable[[], AbstractContextManager[SavepointDraft[Dir]]]]:
-        """Return a factory of attempts while the block runs: their copies are safe from removal."""
+    def draft(self) -> AbstractContextManager[SavepointDraft[Dir]]:
+        """Return a new attempt; the savepoint appears at the end of the block, or with the seal."""
 
 
 Bring = Callable[[str, Path], ManifestFile]
@@ -108,10 +104,6 @@ class StoredSavepoint(Protocol):
         """Its manifest."""
 
     @property
-    def layout(self) -> str:
-        """``"directory"`` or ``"pool"``."""
-
-    @property
     def location(self) -> str:
         """Its path or URI."""
 
@@ -121,7 +113,7 @@ class StoredSavepoint(Protocol):
     def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
         """Compare every file with the manifest; return the mismatches in manifest order.
 
-        :param only: Files whose bytes are read, in a layout that reads bytes; all by default.
+        :param only: Files whose bytes are read; all by default. On S3 the etags are compared, and no byte is read.
         :raises StorageUnavailableError: A file could not be read: its state is unknown.
         """
 
@@ -138,4 +130,10 @@ class StoredSavepoint(Protocol):
         """Return a function that copies files to this host while the block runs.
 
         :raises CheckpointCorruptError: A file differs from the manifest.
+        """
+
+    def copies_to(self, uri: str) -> Callable[[str], object] | None:
+        """Return a function that copies a file, by its name, to a remote prefix without a transfer through this host.
+
+        :returns: ``None`` where the storage cannot.
         """

@@ -9,12 +9,12 @@ whose pointer cannot be read, and never chooses: the word may belong to a remova
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint, SavepointPointer
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.checkpoints.spark.atomic import storage_errors
 from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, NotAFileError, opened
@@ -89,7 +89,6 @@ class SavepointInTree:
     place: Tree
     savepoint: Savepoint
     location: str
-    layout = "directory"
 
     def tree(self, query: str) -> Tree:
         """Return the directory of a query."""
@@ -114,12 +113,18 @@ class SavepointInTree:
         check_manifest(self.savepoint)
         yield self._bring
 
+    def copies_to(self, uri: str) -> Callable[[str], object] | None:  # noqa: ARG002  # interface
+        """Return ``None``: the files may refer to files of another directory."""
+        return None
+
     def _bring(self, name: str, target: Path) -> ManifestFile:
         expected = self.savepoint.files[name]
         with storage_errors(f"cannot write {target}"):
             directories_as_above(target.parent)
             with _there(self.place, name) as file, target.open("xb") as writer:
-                found = digest_of(SequentialReader(file), writer.write, algorithm=expected.digested_by)
+                found = digest_of(
+                    SequentialReader(file), writer.write, algorithm=expected.digested_by or Algorithm.SHA256
+                )
                 flush(writer)
         if problem := difference(found, expected):
             raise CheckpointCorruptError(

@@ -1,4 +1,4 @@
-"""Verification of a savepoint in any layout: its files, and whether each query can be restored.
+"""Verification of a savepoint in any place: its files, and whether each query can be restored.
 
 Invariant: a savepoint is valid when it matches its manifest exactly and each query can be restored from it. A file that
 could not be read leaves the question open (contract 6).
@@ -75,7 +75,7 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True)
 class SavepointReport:
-    """Result of the judgement: from every byte of a directory, or from the object metadata of a pool.
+    """Result of the judgement: from every byte, or on S3 from the etags of the objects.
 
     :param files: Mismatches with the manifest; empty when all files match.
     :param queries: Query -> judgement of its checkpoint.
@@ -92,8 +92,8 @@ class SavepointReport:
 
     @property
     def not_digested(self) -> int:
-        """Number of files compared by size only, because the manifest has no digest for them."""
-        return sum(file.digested_by is None for file in self.stored.savepoint.files.values())
+        """Number of files compared by size only, because the manifest has neither digest nor etag for them."""
+        return sum(not (file.digested_by or file.etag) for file in self.stored.savepoint.files.values())
 
 
 def judge(

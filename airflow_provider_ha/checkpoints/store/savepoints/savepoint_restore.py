@@ -5,8 +5,8 @@ number of times.
 
 Invariant: the files that Spark reads first come last. Spark does not start from an interrupted copy.
 
-Invariant: the savepoint stays unchanged, and every file is compared with its manifest during the copy. A store without
-directory rename fills up file by file, in the order of :mod:`.order`; the query id is created, never replaced.
+Invariant: the savepoint stays unchanged, and every file is compared with its manifest. A store without directory rename
+fills up file by file, in the order of :func:`stages`; the query id is created, never replaced.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class _OneFile:
         self._root = root
         self._bring = bring
         self._scratch = scratch
+        self._copy = stored.copies_to(target.uri)
 
     def put(self, name: str) -> None:
         """Write one file; skip Hadoop's hidden checksums, which only a disk uses."""
@@ -101,6 +102,9 @@ class _OneFile:
                 if name == source:  # Spark's checksum would cover the old bytes
                     self._target.write(name, moved)
                 return
+        if self._copy is not None and inner != METADATA:
+            self._copy(name)
+            return
         path = self._fetched(name)
         if inner == METADATA:
             self._target.create(name, path.read_bytes(), writer=new_id())

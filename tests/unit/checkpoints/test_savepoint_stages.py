@@ -1,4 +1,4 @@
-"""A savepoint over a pool, without a server: whether its batch can be restored, and in which order files appear."""
+"""Restore of a savepoint, without a server: whether its batch can be restored, and in which order files appear."""
 
 from __future__ import annotations
 
