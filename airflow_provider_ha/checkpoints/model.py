@@ -188,11 +188,7 @@ class Algorithm(str, Enum):
     """The algorithm of a digest."""
 
     SHA256 = "sha256"  # by us, of the bytes that we read
-    CRC32C = "crc32c"  # by Spark, when it wrote the file, or by an object store
-    # By an object store only: what it keeps is recorded, and not computed here.
-    CRC64NVME = "crc64nvme"
-    CRC32 = "crc32"
-    SHA1 = "sha1"
+    CRC32C = "crc32c"  # by Spark, when it wrote the file
 
 
 class ManifestFile(Model):

@@ -262,8 +262,8 @@ class Bucket:
         return f"{self._prefix}/{key}" if self._prefix else key
 
     def head(self, key: str) -> HeadObjectOutputTypeDef:
-        """Return S3's metadata of an object, with its stored checksum."""
-        return self.client.head_object(Bucket=self.name, Key=self.key(key), ChecksumMode="ENABLED")
+        """Return S3's metadata of an object."""
+        return self.client.head_object(Bucket=self.name, Key=self.key(key))
 
     def objects(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
         """Yield the key in the store and the listed entry of all objects, page after page.

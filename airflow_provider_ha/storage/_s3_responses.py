@@ -5,16 +5,14 @@ Invariant: texts never contain the access key or the secret key, even if the cli
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.storage.limits import Deadline, DeadlineError, check_held
-from airflow_provider_ha.storage.object_store import Checksum, ObjectInfo
+from airflow_provider_ha.storage.object_store import ObjectInfo
 from airflow_provider_ha.storage.outage import FULL_STEP, is_full
 
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
 
 
-_ALGORITHMS = ("SHA256", "CRC32C", "CRC64NVME", "CRC32", "SHA1")  # the first available one is used
 _PIECE = 64 * 1024  # bytes of a body between two checks of the deadline
 
 
@@ -37,25 +34,7 @@ class Body(Protocol):
 
 def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
     """Return the metadata in a response to HEAD."""
-    return ObjectInfo(key, head["ContentLength"], head["LastModified"], checksum_of(head))
-
-
-def checksum_of(head: Mapping[str, Any]) -> Checksum | None:
-    """Return S3's digest of the whole object, if available.
-
-    The digest of an upload in parts may be a digest over the parts' digests: it cannot be compared with bytes, so it is
-    ignored.
-    """
-    if head.get("ChecksumType") == "COMPOSITE":
-        return None
-    for algorithm in _ALGORITHMS:
-        encoded = head.get(f"Checksum{algorithm}")
-        if encoded:
-            try:
-                return Checksum(algorithm, base64.b64decode(encoded, validate=True).hex())
-            except binascii.Error:  # "…-3": a digest of three parts, from a server that does not name the type
-                return None
-    return None
+    return ObjectInfo(key, head["ContentLength"], head["LastModified"])
 
 
 def whole(body: Body, deadline: Deadline) -> bytes:

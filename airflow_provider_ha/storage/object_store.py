@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 
 class Directories(Protocol):
@@ -68,17 +68,6 @@ class Directories(Protocol):
         """
 
 
-class Checksum(NamedTuple):
-    """Digest of an object's bytes, as the store computed it.
-
-    :param algorithm: ``SHA256``, ``CRC32C``, ``CRC64NVME``, ``CRC32`` or ``SHA1``.
-    :param value: Hex digits, big-endian for the cyclic ones.
-    """
-
-    algorithm: str
-    value: str
-
-
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """Object in a listing.
@@ -86,13 +75,11 @@ class ObjectInfo:
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
     :param modified: Time of the last write or renewal.
-    :param checksum: Checksum of all bytes, if the store has one and the object was read individually; never required.
     """
 
     key: str
     size: int
     modified: datetime
-    checksum: Checksum | None = None
 
 
 class ObjectStore(Protocol):

@@ -162,6 +162,27 @@ def test_a_copy_whose_last_answer_was_lost_does_not_claim_the_object_of_another(
     assert lost.hits == 1
 
 
+@pytest.mark.parametrize("method", ["HEAD", "PUT"])
+def test_a_source_that_was_replaced_since_its_listing_is_not_copied(real: S3Access, method: str) -> None:
+    """Before the copy looks at its source, or after it."""
+    bucket = real.new_bucket()
+    store = real.store(bucket)
+    store.write("a", b"old")
+    etag = real.client().head_object(Bucket=bucket, Key="prefix/cluster/a")["ETag"]
+
+    def replace(exchange: Exchange) -> None:
+        store.write("a", b"new")
+        exchange.forward()
+
+    with (
+        s3_proxy(real.endpoint, Fault(replace, method)) as proxied,
+        pytest.raises((ObjectMissingError, StorageUnavailableError)),
+    ):
+        real.store(bucket, proxied).copy("a", "b", if_match=etag)
+
+    assert store.info("b") is None
+
+
 def test_a_source_that_changes_during_the_copy_is_not_mixed(real: S3Access) -> None:
     """Every part says which object it is of; a half of each would have the right size. moto does not look at that."""
     bucket = real.new_bucket()

@@ -1,10 +1,8 @@
-"""Our keys fit every store; and what the stores themselves say of an object's bytes."""
+"""Our keys fit every store."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import zlib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -13,10 +11,9 @@ import pytest
 
 from airflow_provider_ha.errors import ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.storage import keys
-from airflow_provider_ha.storage._s3_responses import checksum_of
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_store import LocalStore
-from airflow_provider_ha.storage.object_store import Checksum, ObjectStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.s3.s3_server import S3Access, any_server
 
 
@@ -96,69 +93,3 @@ def test_what_is_asked_for_below_an_object_is_missing(strict: ObjectStore) -> No
     assert strict.info("c/d") is None
     with pytest.raises(ObjectMissingError):
         strict.read("c/d")
-
-
-@pytest.mark.parametrize("algorithm", ["SHA256", "CRC32"])
-def test_the_checksum_that_s3_keeps_is_told(any_s3: S3Access, algorithm: str) -> None:
-    bucket = any_s3.new_bucket()
-    any_s3.client().put_object(Bucket=bucket, Key="prefix/cluster/a", Body=b"content", ChecksumAlgorithm=algorithm)
-
-    info = any_s3.store(bucket).info("a")
-
-    expected = {"SHA256": hashlib.sha256(b"content").hexdigest(), "CRC32": f"{zlib.crc32(b'content'):08x}"}
-    assert info is not None
-    assert info.checksum == Checksum(algorithm, expected[algorithm])
-
-
-def test_a_checksum_that_somebody_gave_is_told(any_s3: S3Access) -> None:
-    """The one that Spark's state files have."""
-    value = bytes.fromhex("e3069283")  # of "123456789", by the algorithm's own definition
-    bucket = any_s3.new_bucket()
-    any_s3.client().put_object(
-        Bucket=bucket,
-        Key="prefix/cluster/a",
-        Body=b"123456789",
-        ChecksumCRC32C=base64.b64encode(value).decode(),
-    )
-
-    info = any_s3.store(bucket).info("a")
-
-    assert info is not None
-    assert info.checksum == Checksum("CRC32C", "e3069283")
-
-
-def test_no_checksum_is_no_error(any_s3: S3Access, tmp_path: Path) -> None:
-    local, remote = LocalStore(tmp_path), any_s3.store(any_s3.new_bucket())
-    for store in (local, remote):
-        store.write("a", b"1")
-
-        info = store.info("a")
-        listed = list(store.list(""))
-
-        assert info is not None
-        assert info.size == 1
-        assert [item.checksum for item in listed] == [None]
-
-
-@pytest.mark.parametrize(
-    "head",
-    [{"ChecksumType": "COMPOSITE", "ChecksumSHA256": "YWJj"}, {"ChecksumSHA256": "YWJj-3"}, {}],
-    ids=["by its type", "by its ending", "none"],
-)
-def test_a_checksum_of_parts_is_known_by_its_type_or_by_its_ending(head: dict[str, str]) -> None:
-    assert checksum_of(head) is None
-    assert checksum_of({"ChecksumType": "FULL_OBJECT", "ChecksumSHA256": "YWJj"}) == Checksum("SHA256", b"abc".hex())
-
-
-def test_a_checksum_of_parts_is_not_passed_off_as_one_of_the_bytes(any_s3: S3Access) -> None:
-    bucket, client = any_s3.new_bucket(), any_s3.client()
-    where = {"Bucket": bucket, "Key": "prefix/cluster/a"}
-    upload = client.create_multipart_upload(**where, ChecksumAlgorithm="SHA256")["UploadId"]
-    part = client.upload_part(**where, UploadId=upload, PartNumber=1, Body=b"1", ChecksumAlgorithm="SHA256")
-    parts = [{"PartNumber": 1, "ETag": part["ETag"], "ChecksumSHA256": part["ChecksumSHA256"]}]
-    client.complete_multipart_upload(**where, UploadId=upload, MultipartUpload={"Parts": parts})
-
-    info = any_s3.store(bucket).info("a")
-
-    assert info is not None
-    assert info.checksum is None

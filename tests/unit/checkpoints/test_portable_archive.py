@@ -361,10 +361,6 @@ MANIFESTS: dict[str, tuple[Savepoint, str]] = {
         made_by_hand({f"{QUERY}/a": ManifestFile(size=0, digest="0" * 64, algorithm=Algorithm.CRC32C)}),
         "size and digest",
     ),
-    "no digest of bytes": (
-        made_by_hand({f"{QUERY}/a": ManifestFile(size=0, digest="0" * 8, algorithm=Algorithm.CRC32)}),
-        "size and digest",
-    ),
     "a query that leads out": (made_by_hand({}, queries={"../x": NO_FILES}), "query name"),
     "a query with the name of the sinks": (made_by_hand({}, queries={"sinks": NO_FILES}), "is reserved"),
     "files that are not described": (
