@@ -20,11 +20,13 @@ from typing import Any
 
 from kazoo.client import KazooClient  # noqa: TID253  # fills ZooKeeper, and is the baseline
 
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.fleet.decide import ReconcileAction, judge, look
+from airflow_provider_ha.fleet.decide import look
+from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.storage.blobs import put_blob
@@ -92,9 +94,10 @@ def main() -> None:
             if any(not each.is_lost for each in survey(session, cluster, jobs)):
                 raise RuntimeError("a job is not seen as lost")
 
-        def one(job_id: str) -> ReconcileAction:
+        def one(job_id: str) -> Action:
             session: Any = coordinator
-            return judge(look(session, store, cluster, job_id)).action
+            seen = look(session, store, cluster, job_id)
+            return decide(seen.status, seen.options, SystemClock().now()).action
 
         def one_by_one() -> None:
             check([one(job_id) for job_id in jobs])
@@ -177,12 +180,12 @@ def received(server: EmbeddedZooKeeper) -> int:
     return int(found.group(1)) if found else 0
 
 
-def check(actions: list[ReconcileAction]) -> None:
+def check(actions: list[Action]) -> None:
     """Assert that every job would be recovered: else something else was measured.
 
     :raises RuntimeError: One would not.
     """
-    others = {action.value for action in actions} - {ReconcileAction.RECOVER.value}
+    others = {action.value for action in actions} - {Action.RECOVER.value}
     if others:
         raise RuntimeError(f"some jobs would not be recovered but: {sorted(others)}")
 

@@ -35,13 +35,14 @@ from airflow_provider_ha.cli.session import (
 )
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.jobs.condition import losses_of
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import read_moved
 from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
-from airflow_provider_ha.jobs.recovery.losses import Losses, losses_of
+from airflow_provider_ha.jobs.recovery.losses import Losses
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_job_id

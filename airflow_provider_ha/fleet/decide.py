@@ -1,7 +1,8 @@
-"""Decisions of the leader of a cluster: due jobs, the action on each of them, and quarantine.
+"""Jobs of a cluster, as its leader sees them: due jobs, the read of one job, and quarantine.
 
-``look`` reads one job, ``judge`` decides. The order of the reads is the contract: results first, then graphs
-(R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011); it is cleaned up.
+``look`` reads one job; ``jobs.condition`` decides about it. The order of the reads is the contract: results first,
+then graphs (R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011); it is
+cleaned up.
 A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
 What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph
@@ -19,7 +20,6 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 from typing import ClassVar
 
 from airflow_provider_ha.clock import Clock
@@ -34,9 +34,10 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
 )
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
-from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
+from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.observe import assemble, first_reads, in_one_session
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.records import Record
@@ -223,56 +224,24 @@ class DueWatch:
         self.agenda.touch(self.job_id)
 
 
-class ReconcileAction(str, Enum):
-    """What a leader of the cluster does about a job."""
-
-    LEAVE = "leave"
-    RECOVER = "recover"
-    WAIT = "wait"
-    CLEAN_UP = "clean up"
-    QUARANTINE = "quarantine"
-    RELEASE = "release"
-
-
-@dataclass(frozen=True, slots=True)
-class JobDecision:
-    """A decision and why.
-
-    ``WAIT`` is for a run whose newest submission is on its way and has not led yet: it is recovered when it takes too
-    long, which one read cannot show.
-    """
-
-    action: ReconcileAction
-    reason: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
     """One job as it was seen.
 
-    :param led: Whether a leader node exists.
-    :param snapshot: The job; ``None`` when it is in quarantine, or broken.
-    :param dirty: Runs that are over and whose clean-up has not ended.
-    :param graph: The graph of the newest run; read only when it may have to be run.
-    :param quarantined: Why it is in quarantine.
-    :param broken: What is broken.
+    :param status: The job; of one that is in quarantine or broken, little more than that.
+    :param options: Of the newest run; read only when it may have to be run.
     :param outage: Whether the files of every job are missing.
-    :param over: Node of its quarantine, when that was because of an outage that is over.
+    :param quarantine: Node of its quarantine, when that was because of an outage that is over.
     """
 
-    job_id: str
-    led: bool = False
-    snapshot: JobStatus | None = None
-    dirty: tuple[int, ...] = ()
-    graph: JobGraph | None = None
-    quarantined: str | None = None
-    broken: str | None = None
+    status: JobStatus
+    options: HaOptions | None = None
     outage: bool = False
-    over: Node | None = None
+    quarantine: Node | None = None
 
 
 def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> JobObservation:
-    """Read what :func:`judge` needs to know about a job.
+    """Read what :func:`~airflow_provider_ha.jobs.condition.decide` needs to know about a job.
 
     :raises UnknownJobError: There is no such job.
     :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
@@ -284,75 +253,24 @@ def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, jo
 def _look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, paths: JobPaths) -> JobObservation:
     job_id, quarantine = paths.job_id, cluster.quarantined(paths.job_id)
     first = coordinator.read(Reads((quarantine,)) + first_reads(paths))
-    led = first.nodes[paths.leader] is not None
     node = first.nodes[quarantine]
-    held = None if node is None else JobObservation(job_id=job_id, led=led, quarantined=reason_of_quarantine(node))
-    if held is not None and node is not None and not may_end(node):
-        return held
+    held = None
+    if node is not None:
+        held = JobStatus(job_id=job_id, quarantined=True, trouble=reason_of_quarantine(node))
+        if not may_end(node):
+            return JobObservation(status=held)
     try:
-        snapshot = assemble(coordinator, paths, first)
-        over = snapshot.run is not None and snapshot.run.result is not None
-        dirty = _dirty(RunStore(coordinator, paths)) if over else ()
-        graph = _graph(JobGraphStore(coordinator, store, paths), store, snapshot) if _idle(snapshot) else None
+        status = assemble(coordinator, paths, first)
+        dirty = _dirty(RunStore(coordinator, paths)) if status.is_over else ()
+        graph = _graph(JobGraphStore(coordinator, store, paths), store, status) if _idle(status) else None
     except (RecordCorruptError, ObjectMissingError) as error:
         outage = isinstance(error, ObjectMissingError) and next(iter(store.list(keys.BLOBS)), None) is None
-        found = coordinator.find(paths.leader) is not None
-        return held or JobObservation(job_id=job_id, led=found, broken=error.message, outage=outage)
+        locked = coordinator.find(paths.leader) is not None
+        broken = JobStatus(job_id=job_id, broken=True, locked=locked, trouble=error.message)
+        return JobObservation(status=held or broken, outage=outage)
     if held is not None:
-        return replace(held, over=node)
-    return JobObservation(job_id=job_id, led=led, snapshot=snapshot, dirty=dirty, graph=graph)
-
-
-def judge(sight: JobObservation) -> JobDecision:  # noqa: PLR0911  # one return per case reads best
-    """Decide about a job. Pure."""
-    if sight.over is not None:
-        return JobDecision(ReconcileAction.RELEASE, f"what was missing is there again ({sight.quarantined})")
-    if sight.quarantined is not None:
-        return JobDecision(ReconcileAction.LEAVE, f"in quarantine: {sight.quarantined}")
-    if sight.broken is not None:
-        return JobDecision(ReconcileAction.LEAVE if sight.led else ReconcileAction.QUARANTINE, sight.broken)
-    snapshot = sight.snapshot
-    if snapshot is None or snapshot.run is None:
-        stray = snapshot is not None and snapshot.graph is not None
-        return JobDecision(
-            *(
-                (ReconcileAction.QUARANTINE, "it has a graph, but no run")
-                if stray
-                else (ReconcileAction.LEAVE, "no run")
-            )
-        )
-    if snapshot.run.result is not None:  # guard: result-is-final
-        return _judge_ended(sight, snapshot, snapshot.run.result.state)
-    if snapshot.leader is not None and snapshot.state is not JobState.LOST:
-        return JobDecision(ReconcileAction.LEAVE, f"led by epoch {snapshot.leader.epoch}")
-    if snapshot.graph is None:
-        return JobDecision(
-            ReconcileAction.LEAVE, f"run {snapshot.run.run.number} has no graph pointer: it needs no recovery"
-        )
-    return _judge_live(snapshot, snapshot.graph, snapshot.run.run.number)
-
-
-def _judge_ended(sight: JobObservation, snapshot: JobStatus, state: JobState) -> JobDecision:
-    if sight.led:
-        return JobDecision(ReconcileAction.LEAVE, f"{state.value}, and its leader is still there")
-    if snapshot.graph is not None:  # guard: stray-pointer-goes
-        # guard: dirty-with-pointer
-        return JobDecision(
-            ReconcileAction.CLEAN_UP, f"{state.value}, but it still has a graph pointer: it is never run again"
-        )
-    if sight.dirty:  # guard: clean-up-without-pointer
-        return JobDecision(ReconcileAction.CLEAN_UP, f"{state.value}, and not cleaned up yet")
-    return JobDecision(ReconcileAction.LEAVE, state.value)
-
-
-def _judge_live(snapshot: JobStatus, pointer: GraphPointer, run: int) -> JobDecision:
-    if pointer.run != run:  # guard: pointer-of-this-run
-        return JobDecision(
-            ReconcileAction.QUARANTINE, f"its graph pointer is of run {pointer.run}, its newest run is {run}"
-        )
-    if snapshot.state is JobState.LOST:
-        return JobDecision(ReconcileAction.RECOVER, f"run {run} has lost its driver, epoch {snapshot.epoch}")
-    return JobDecision(ReconcileAction.WAIT, f"run {run} is {snapshot.state.value} and has no leader yet")
+        return JobObservation(status=replace(held, repaired=True), quarantine=node)
+    return JobObservation(status=replace(status, dirty=dirty), options=graph.options if graph is not None else None)
 
 
 def _dirty(runs: RunStore) -> tuple[int, ...]:

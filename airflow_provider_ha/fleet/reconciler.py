@@ -13,9 +13,9 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 
@@ -32,16 +32,8 @@ from airflow_provider_ha.errors import (
     NodeMissingError,
     UnknownJobError,
 )
-from airflow_provider_ha.fleet.decide import (
-    JobDecision,
-    JobObservation,
-    Quarantine,
-    ReconcileAction,
-    judge,
-    look,
-    quarantine_op,
-    quarantine_reason,
-)
+from airflow_provider_ha.fleet.decide import JobObservation, Quarantine, look, quarantine_op, quarantine_reason
+from airflow_provider_ha.jobs.condition import Action, JobCondition, decide
 from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext
 from airflow_provider_ha.jobs.job_records import who
@@ -49,9 +41,10 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.rebuild.rebuild import refuse_unknown
 from airflow_provider_ha.jobs.recovery.lost_runs import recover
-from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit, decide
+from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit
 from airflow_provider_ha.jobs.removal.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.jobs.runs.run_store import refuse_other_run
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 
 
@@ -217,30 +210,31 @@ class Reconciler:
             except UnknownJobError:
                 self._sightings.pop(job_id, None)
                 return self._gone(job_id)
-            judgement = self._with_past(sight, judge(sight))
-        if judgement.action is ReconcileAction.RELEASE and sight.over is not None:
-            self._release(sight.over, judgement.reason)
+            found = self._with_past(sight, decide(sight.status, sight.options, self._client.clock.now()))
+        if found.action is Action.RELEASE and sight.quarantine is not None:
+            self._release(sight.quarantine, found.reason)
             return self._attend(job_id)
-        if judgement.action is ReconcileAction.LEAVE:
+        if found.action is Action.LEAVE:
             self._sightings.pop(job_id, None)
-            outcome = ReconcileOutcome.LEFT_ALONE if sight.quarantined is None else ReconcileOutcome.IN_QUARANTINE
-            return ReconcileResult(job_id=job_id, outcome=outcome, detail=judgement.reason)
-        left = self._left(sight, judgement.action)
+            kept_apart = sight.status.quarantined
+            outcome = ReconcileOutcome.IN_QUARANTINE if kept_apart else ReconcileOutcome.LEFT_ALONE
+            return ReconcileResult(job_id=job_id, outcome=outcome, detail=found.reason)
+        left = self._left(sight, found)
         if left > 0:
-            again = min(left, self._longest_pause(sight, judgement.action))
-            return ReconcileResult(
-                job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=judgement.reason, again=again
-            )
+            again = min(left, self._longest_pause(sight, found.action))
+            return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.PENDING, detail=found.reason, again=again)
         self._require_leadership()
-        log.info("job %s: %s, because %s", job_id, judgement.action.value, judgement.reason)
+        log.info("job %s: %s, because %s", job_id, found.action.value, found.reason)
         job = self._client.context(job_id, cluster=self._leadership)
-        with self.acting(f"{judgement.action.value} of job {job_id}"):
-            if judgement.action is ReconcileAction.QUARANTINE:
+        with self.acting(f"{found.action.value} of job {job_id}"):
+            if found.action is Action.QUARANTINE:
                 if sight.outage:
                     self._client.roots.require()
-                done = self._quarantine(job, judgement.reason, outage=sight.outage)
+                done = self._quarantine(job, found.reason, outage=sight.outage)
+            elif found.action is Action.CLEAN_UP:
+                done = self._clean_up(job, found.reason)
             else:
-                done = self._acts()[judgement.action](job, judgement.reason)
+                done = self._recover(job, found.reason, overdue=found.action is Action.WAIT)
         self._sightings.pop(job_id, None)
         return done
 
@@ -251,54 +245,40 @@ class Reconciler:
             return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.DECISION_NEEDED, detail=str(error))
         return ReconcileResult(job_id=job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="gone")
 
-    def _with_past(self, sight: JobObservation, judgement: JobDecision) -> JobDecision:
+    def _with_past(self, sight: JobObservation, found: JobCondition) -> JobCondition:
         """Return CLEAN_UP instead of LEAVE for an ended job without a leader that has removable runs."""
-        run = sight.snapshot.run if sight.snapshot is not None else None
-        over = run is not None and run.result is not None and not sight.led
-        if judgement.action is not ReconcileAction.LEAVE or not over or sight.quarantined is not None:
-            return judgement
-        if has_past_runs(self._client.context(sight.job_id, cluster=self._leadership)):
-            return JobDecision(ReconcileAction.CLEAN_UP, "it knows runs that are long over")
-        return judgement
+        is_over = sight.status.is_over and sight.status.leader is None
+        if found.action is not Action.LEAVE or not is_over:
+            return found
+        if has_past_runs(self._client.context(sight.status.job_id, cluster=self._leadership)):
+            return replace(found, action=Action.CLEAN_UP, reason="it knows runs that are long over")
+        return found
 
-    def _left(self, sight: JobObservation, action: ReconcileAction) -> float:
-        """Return the seconds until *action* is due; records the start of the wait."""
-        now = self._client.clock.lease_time()
-        what = " ".join(map(str, (action.value, *_facts(sight))))
-        sighting = self._sightings.get(sight.job_id)
+    def _left(self, sight: JobObservation, found: JobCondition) -> float:
+        """Return the seconds until an action is due; records the start of the wait."""
+        now, job_id = self._client.clock.lease_time(), sight.status.job_id
+        action = Action.RECOVER if found.action.follows_a_loss else found.action
+        what = " ".join(map(str, (action.value, *_facts(sight.status))))
+        sighting = self._sightings.get(job_id)
         if sighting is None or sighting.what != what:
-            sighting = self._sightings[sight.job_id] = _OpenWait(what, now + self._wait(sight, action), now)
+            sighting = self._sightings[job_id] = _OpenWait(what, now + self._wait(sight, found), now)
         return sighting.due - now
 
-    def _wait(self, sight: JobObservation, action: ReconcileAction) -> float:
-        if action is ReconcileAction.WAIT:
-            starting = sight.snapshot is not None and sight.snapshot.state is JobState.STARTING
-            return self._start_timeout(sight) if starting else self._patience.launch_timeout
-        wait = self._patience.debounce
-        if action is ReconcileAction.RECOVER and _proven_dead(sight):
-            wait = 0.0
-        if action is ReconcileAction.RECOVER and sight.snapshot is not None and sight.graph is not None:
-            decision = decide(sight.snapshot, sight.graph.options, now=self._client.clock.now())
-            wait = max(wait, decision.after) if isinstance(decision, Resubmit) else wait
-        return wait
+    def _wait(self, sight: JobObservation, found: JobCondition) -> float:
+        if found.action is Action.WAIT:
+            if sight.status.state is not JobState.STARTING:
+                return self._patience.launch_timeout
+            given = self._patience.start_timeout
+            return given if given is not None else (sight.options or HaOptions()).start_timeout
+        is_proven = found.action.follows_a_loss and _proven_dead(sight.status)
+        wait = 0.0 if is_proven else self._patience.debounce
+        return max(wait, found.restart.after) if isinstance(found.restart, Resubmit) else wait
 
-    def _start_timeout(self, sight: JobObservation) -> float:
-        if self._patience.start_timeout is not None:
-            return self._patience.start_timeout
-        return (sight.graph.options if sight.graph is not None else HaOptions()).start_timeout
-
-    def _longest_pause(self, sight: JobObservation, action: ReconcileAction) -> float:
-        if action is not ReconcileAction.RECOVER or _proven_dead(sight):
+    def _longest_pause(self, sight: JobObservation, action: Action) -> float:
+        if not action.follows_a_loss or _proven_dead(sight.status):
             return self._patience.poll
-        now, sighting = self._client.clock.lease_time(), self._sightings[sight.job_id]
+        now, sighting = self._client.clock.lease_time(), self._sightings[sight.status.job_id]
         return self._patience.proof if now - sighting.since < self._patience.debounce else self._patience.poll
-
-    def _acts(self) -> dict[ReconcileAction, Callable[[JobContext, str], ReconcileResult]]:
-        return {
-            ReconcileAction.RECOVER: lambda job, reason: self._recover(job, reason, overdue=False),
-            ReconcileAction.WAIT: lambda job, reason: self._recover(job, reason, overdue=True),
-            ReconcileAction.CLEAN_UP: self._clean_up,
-        }
 
     def _recover(self, job: JobContext, reason: str, *, overdue: bool) -> ReconcileResult:
         try:
@@ -364,19 +344,17 @@ def _lost_log(job: JobContext, run: SubmittedRun) -> str:
     return f"; the log of the lost driver: {place}" if place else ""
 
 
-def _facts(sight: JobObservation) -> tuple[object, ...]:
+def _facts(status: JobStatus) -> tuple[object, ...]:
     """Return the facts whose change begins a new wait."""
-    snapshot = sight.snapshot
-    if snapshot is None or snapshot.run is None:
-        return (sight.broken,)
-    newest = snapshot.run.newest
-    attempt = newest and newest.submission.attempt
-    facts = (snapshot.run.run.number, attempt, snapshot.epoch, snapshot.state.value)
-    return (*facts, "proven") if _proven_dead(sight) else facts
+    if status.run is None:
+        return (status.trouble,)
+    newest = status.run.newest
+    facts = (status.run.run.number, newest and newest.submission.attempt, status.epoch, status.state.value)
+    return (*facts, "proven") if _proven_dead(status) else facts
 
 
-def _proven_dead(sight: JobObservation) -> bool:
-    newest = sight.snapshot.run.newest if sight.snapshot is not None and sight.snapshot.run is not None else None
+def _proven_dead(status: JobStatus) -> bool:
+    newest = status.run.newest if status.run is not None else None
     return newest is not None and newest.exit is not None
 
 
@@ -388,10 +366,9 @@ def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = No
     :raises JobStateError: The job is in quarantine, needs no recovery, or its newest run is not *seen*.
     """
     if (reason := quarantine_reason(client.coordinator, client.paths, job_id)) is not None:
-        raise JobStateError(
-            f"job {job_id!r} is in quarantine: {reason}",
-            next_step=f"Repair the cause, then `spark-ha job release {job_id}`",
-        )
+        held = JobStatus(job_id=job_id, quarantined=True, trouble=reason)
+        found = decide(held, None, client.clock.now())
+        raise JobStateError(f"job {job_id!r} is {found.reason}", next_step=found.next_step)
     job = client.job(job_id, acting=CallerIdentity(run=seen))
     snapshot = job.snapshot()
     leader = snapshot.leader

@@ -16,9 +16,6 @@ from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Rec
 from airflow_provider_ha.jobs.runs.run_store import RunView
 
 
-_FOR_A_PERSON = (JobState.LOST, JobState.FAILED, JobState.STALLED)
-
-
 class StandingDepth:
     """First depth: whether a leader of the cluster may have to recover the job."""
 
@@ -63,7 +60,12 @@ class JobStatus(Generic[DepthT_co]):
     :param graph: Exists if and only if a new leader has to recover the job.
     :param facts: The newest run, at a depth that does not read *run*.
     :param quarantined: Whether the job is in quarantine; not read for a whole job.
+    :param repaired: Whether the cause of the quarantine is gone.
     :param broken: Whether a record cannot be read. A whole job raises an error instead.
+    :param trouble: Why the job is in quarantine or broken, for people; only readers of one job know it.
+    :param locked: Whether a broken job has a leader node.
+    :param gone: Whether the engine has proven the death of the newest submission, which no exit shows yet.
+    :param dirty: Runs that are over and whose clean-up has not ended; only the cluster's leader reads it.
     :param mark: Changes with each change of the nodes that were read; for a standing only.
     :param status: The status that the leader last wrote, maybe in an earlier epoch. From the second depth on.
     :param loops: Whether the newest attempts have all failed; only a list reads it.
@@ -81,7 +83,12 @@ class JobStatus(Generic[DepthT_co]):
     graph: GraphPointer | None = None
     facts: NewestRun | None = None
     quarantined: bool = False
+    repaired: bool = False
     broken: bool = False
+    trouble: str = ""
+    locked: bool = False
+    gone: bool = False
+    dirty: tuple[int, ...] = ()
     mark: tuple[int | None, ...] = field(default=(), compare=False)
     status: Status | None = None
     loops: bool = False
@@ -126,10 +133,10 @@ class JobStatus(Generic[DepthT_co]):
         newest, leader = self.newest, self.leader
         if newest is None:
             return JobState.SUBMITTED
-        if newest.result is not None:
+        if newest.result is not None:  # guard: ended-run-is-run-again
             return newest.result.state
         has_led = newest.attempt > 0 and self.epoch > 0 and self.epoch_zxid > newest.created_zxid
-        if newest.ended or (leader is None and has_led):
+        if newest.ended or (leader is None and (has_led or self.gone)):
             return JobState.LOST
         if leader is not None and leader.run == newest.number:
             return led_state(leader, self.status)
@@ -143,7 +150,13 @@ class JobStatus(Generic[DepthT_co]):
     @property
     def is_over(self) -> bool:
         """``True`` if the newest run has a result."""
-        return self.newest is not None and self.newest.result is not None
+        return self.newest is not None and self.newest.result is not None  # guard: result-is-final
+
+    @property
+    def has_stray_pointer(self) -> bool:
+        """``True`` if the graph pointer names another run than the newest."""
+        newest, pointer = self.newest, self.graph
+        return newest is not None and pointer is not None and pointer.run != newest.number  # guard: pointer-of-this-run
 
     @property
     def is_led(self) -> bool:
@@ -191,11 +204,6 @@ class JobStatus(Generic[DepthT_co]):
             return None
         reported = [query.lag for query in self.status.queries.values() if query.lag is not None]
         return sum(reported) if reported else None
-
-    @property
-    def needs_attention(self: JobStatus[RunDepth]) -> bool:
-        """``True`` if a user should check the job."""
-        return self.broken or self.quarantined or self.loops or self.state in _FOR_A_PERSON
 
     @property
     def latest_checkpoint(self: JobStatus[WholeDepth]) -> int | None:

@@ -19,21 +19,21 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.api.documents.history import history_view
-from airflow_provider_ha.api.documents.overview import overview_row, state_of
+from airflow_provider_ha.api.documents.overview import overview_row
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.fleet.decide import Quarantine, judge, look, quarantine_op
+from airflow_provider_ha.fleet.decide import Quarantine, look, quarantine_op
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
+from airflow_provider_ha.jobs.condition import NO_RUN, decide
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.move.move_records import MoveRecord
 from airflow_provider_ha.jobs.observe import create_job, read_status, survey
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.restart_policy import decide
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob, read_life
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.run_store import RunStore
@@ -342,10 +342,10 @@ def answers(tree: Tree) -> dict[str, Any]:
     (listed,) = read_states(tree.coordinator, tree.cluster, one, now=NOW)
     (detail,) = read_details(tree.coordinator, tree.cluster, one)
     (surveyed,) = survey(tree.coordinator, tree.cluster, one)
-    row = overview_row(detail, now=NOW)
+    row, seen = overview_row(detail, now=NOW), decide(listed, None, NOW)
     return {
         "snapshot": _or_error(lambda: read_status(tree.coordinator, tree.job).state.value),
-        "list": [state_of(listed), listed.needs_attention],
+        "list": [seen.state, seen.needs_person],
         "row": [row.state, row.needs_attention, _plain(row.problem, tree)],
         "survey": standing_of(surveyed),
         "cluster's leader": _or_error(lambda: _judged(tree)),
@@ -355,12 +355,15 @@ def answers(tree: Tree) -> dict[str, Any]:
 
 
 def _judged(tree: Tree) -> list[str]:
-    judged = judge(look(tree.coordinator, tree.store, tree.cluster, tree.job.job_id))
+    sight = look(tree.coordinator, tree.store, tree.cluster, tree.job.job_id)
+    judged = decide(sight.status, sight.options, NOW)
     return [judged.action.value, _plain(judged.reason, tree)]
 
 
 def _decided(tree: Tree) -> list[Any]:
-    decision = decide(read_status(tree.coordinator, tree.job), HaOptions(), now=NOW)
+    found = decide(read_status(tree.coordinator, tree.job), HaOptions(), NOW)
+    if (decision := found.restart) is None:
+        return ["RunOver" if found.state == NO_RUN or JobState(found.state).terminal else "KeepRun", {}]
     shown = {name: getattr(decision, name) for name in decision.__dataclass_fields__ if name != "failure"}
     return [type(decision).__name__, {name: value for name, value in shown.items() if value}]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Create
+from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import (
     ConfigurationError,
     HaError,
@@ -66,6 +66,15 @@ def after_the_next_look(monkeypatch: pytest.MonkeyPatch, event: Callable[[], Non
 
 def suspend(job: JobContext) -> Operation:
     return stop(job, operation_id="stop-1", requested_by="a person", mode="suspend", savepoint=False)
+
+
+def test_a_lost_run_without_a_graph_pointer_is_refused_with_the_reason(job: JobContext) -> None:
+    job.coordinator.commit(Delete(PATHS.job_graph))
+
+    with pytest.raises(JobStateError, match="run 1 has no graph pointer"):
+        recover(job, by="a person")
+
+    assert [each.submission.attempt for each in job.runs.get(1).submissions] == [1]
 
 
 def test_a_stop_whose_answer_was_lost_with_its_request_says_so_and_can_be_repeated(

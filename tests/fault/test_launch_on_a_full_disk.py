@@ -18,10 +18,11 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.lost_runs import recover
-from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit, attempts_used, decide, outage_of
+from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit, attempts_used, outage_of
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.full_disk import SmallDisk, small_disk
@@ -72,7 +73,7 @@ def lose(job: JobContext, tmp_path: Path) -> None:
 
 def pause(job: JobContext) -> float:
     """Return what the restart strategy wants to wait before the next submission."""
-    decision = decide(job.snapshot(), OPTIONS, now=job.clock.now())
+    decision = decide(job.snapshot(), OPTIONS, job.clock.now()).restart
     assert isinstance(decision, Resubmit)
     return decision.after
 

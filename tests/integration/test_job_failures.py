@@ -16,6 +16,7 @@ from airflow_provider_ha.errors import DecisionNeededError, JobStateError
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
 from airflow_provider_ha.fleet.notify.health import HealthView
 from airflow_provider_ha.fleet.notify.health_rules import HealthLimits
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState, OperationKind
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.recovery.lost_runs import recover
@@ -243,7 +244,7 @@ def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
     health.read(client, ["flights"])
     told = health.known(["flights"])["flights", "failing"]
 
-    assert (listed.state, listed.needs_attention) == (state, True)
+    assert (listed.state, decide(listed, None, now).needs_person) == (state, True)
     assert (row.state, row.needs_attention, row.problem) == (state.value, True, LOOP)
     assert (shown["run"], shown["attempt"], shown["in_a_row"]) == (2, 1, 2)
     assert with_failure("waits", client.job("flights").snapshot(), now) == f"waits (last failure: {LOOP})"
@@ -275,4 +276,4 @@ def test_a_run_that_ends_well_ends_a_loop_over_runs(cluster: Cluster) -> None:
     (listed,) = read_states(cluster.client.coordinator, cluster.client.paths, ["flights"], now=SystemClock().now())
 
     assert (finished.needs_attention, finished.problem) == (False, "")
-    assert not listed.needs_attention
+    assert not decide(listed, None, SystemClock().now()).needs_person

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.api.documents.history import history_view
-from airflow_provider_ha.api.documents.overview import overview_row, state_of
+from airflow_provider_ha.api.documents.overview import overview_row
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.observe import list_jobs, read_status
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.storage.open_storage import open_store
@@ -120,7 +121,7 @@ def test_states_and_details_say_what_a_whole_read_says(coordinator: Coordinator,
 
     assert [listed.state for listed in states] == [snapshot.state for snapshot in snapshots]
     assert [detail.snapshot for detail in details] == snapshots
-    assert {state_of(listed) for listed in states} == {"RUNNING", "LOST", "FAILED"}
+    assert {decide(listed, None, now()).state for listed in states} == {"RUNNING", "LOST", "FAILED"}
 
 
 def test_a_row_says_what_is_wrong_and_how_often_it_was_restarted(
@@ -155,7 +156,9 @@ def test_list_and_filter_agree_about_a_job_that_fails_again_and_again(
     (detail,) = read_details(coordinator, cluster_paths, ["orders"])
     row = overview_row(detail, now=at)
 
-    assert listed.needs_attention == row.needs_attention == (newest not in {"led for long", "first loss"})
+    assert (
+        decide(listed, None, at).needs_person == row.needs_attention == (newest not in {"led for long", "first loss"})
+    )
     assert bool(row.problem) == (newest != "led for long")
 
 
@@ -171,7 +174,9 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
     details = [overview_row(detail, now=now()) for detail in read_details(coordinator, cluster, jobs)]
 
     assert [row.state for row in details] == ["UNREADABLE", "QUARANTINED", "RUNNING", "UNREADABLE"]
-    assert [listed.needs_attention for listed in read_states(coordinator, cluster, jobs[:3], now=now())] == [
+    assert [
+        decide(listed, None, now()).needs_person for listed in read_states(coordinator, cluster, jobs[:3], now=now())
+    ] == [
         True,
         True,
         False,

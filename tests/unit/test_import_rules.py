@@ -62,6 +62,7 @@ VIEWED = {
     "errors",
     "fleet.fleet_overview",
     "fleet.reconciler",
+    "jobs.condition",
     "jobs.drivers.driver_log",
     "jobs.job_graph",
     "jobs.model",

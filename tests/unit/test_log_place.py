@@ -7,12 +7,13 @@ from pathlib import Path
 
 from airflow_provider_ha.api.documents.job import job_view
 from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.drivers.driver_log import log_place, printed_place
-from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import Run, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import Losses
-from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, decide, without_a_word
+from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, without_a_word
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission, SubmissionStarted
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
@@ -70,9 +71,10 @@ def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> N
 def test_a_run_that_is_given_up_says_where_its_supervisors_printed() -> None:
     lost = view(AT_A_MASTER.handle())
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
-    snapshot = JobStatus(job_id="orders", run=RunView(run, submissions=(lost,)))
+    pointer = GraphPointer(graph=run.graph, run=1)
+    snapshot = JobStatus(job_id="orders", run=RunView(run, submissions=(lost,)), graph=pointer, gone=True)
 
-    decision = decide(snapshot, HaOptions(restart_attempts=0), now=NOW, newest_is_gone=True)
+    decision = decide(snapshot, HaOptions(restart_attempts=0), NOW).restart
 
     assert isinstance(decision, GiveUp)
     assert printed_place(lost) in decision.reason

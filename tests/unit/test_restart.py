@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs import condition
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,
-    KeepRun,
     NeedsDecision,
+    RestartDecision,
     Resubmit,
-    RunOver,
     attempts_used,
-    decide,
     decision_of,
     delay,
     outage_of,
@@ -87,8 +86,16 @@ def ran(view: SubmissionView) -> SubmissionView:
 
 def snapshot(*submissions: SubmissionView, result: RunResult | None = None, **values: Any) -> JobStatus:
     return JobStatus(
-        job_id="flights", run=RunView(run=RUN, result=result, submissions=submissions), **({"epoch": 1} | values)
+        job_id="flights",
+        run=RunView(run=RUN, result=result, submissions=submissions),
+        graph=GraphPointer(graph=RUN.graph, run=1),
+        **({"epoch": 1} | values),
     )
+
+
+def decide(seen: JobStatus, options: HaOptions, *, now: datetime, decided: bool = False) -> RestartDecision | None:
+    """Return the decision of the restart strategy, which is a part of the condition."""
+    return condition.decide(seen, options, now, decided=decided).restart
 
 
 def leader(attempt: int) -> LeaderInfo:
@@ -124,16 +131,16 @@ def test_hosts_that_lack_something_use_up_no_attempt_and_make_the_delay_grow() -
 def test_a_run_with_a_result_is_never_run_again() -> None:
     result = RunResult(state=JobState.FAILED, epoch=1, at=NOW)
 
-    assert decide(snapshot(submission(1), result=result, epoch_zxid=20), OPTIONS, now=NOW) == RunOver()
+    assert decide(snapshot(submission(1), result=result, epoch_zxid=20), OPTIONS, now=NOW) is None
 
 
 def test_a_leader_is_left_alone() -> None:
-    assert decide(snapshot(submission(1, ended=False), leader=leader(1), epoch_zxid=20), OPTIONS, now=NOW) == KeepRun()
+    assert decide(snapshot(submission(1, ended=False), leader=leader(1), epoch_zxid=20), OPTIONS, now=NOW) is None
 
 
 def test_a_submission_that_nobody_led_yet_is_left_alone() -> None:
     """The epoch is an earlier run's: its leadership was granted before this submission was made."""
-    assert decide(snapshot(submission(1, ended=False), epoch_zxid=5), OPTIONS, now=NOW) == KeepRun()
+    assert decide(snapshot(submission(1, ended=False), epoch_zxid=5), OPTIONS, now=NOW) is None
 
 
 def test_a_vanished_leader_is_recovered_with_a_claim_on_its_epoch() -> None:
@@ -240,7 +247,7 @@ def test_a_recovery_that_died_before_it_led_does_not_claim_the_same_loss_again()
 def test_a_process_that_the_engine_has_proven_dead_is_lost_although_nobody_wrote_an_exit() -> None:
     killed_supervisor = snapshot(submission(1, ended=False), epoch_zxid=5)
 
-    decision = decide(killed_supervisor, OPTIONS, now=NOW, newest_is_gone=True)
+    decision = decide(replace(killed_supervisor, gone=True), OPTIONS, now=NOW)
 
     assert decision == Resubmit(attempt=2, lost_epoch=None, after=1)
 

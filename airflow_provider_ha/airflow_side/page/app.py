@@ -77,12 +77,13 @@ def read_page(client: HaClient, asked: OverviewQuery, job_ids: Sequence[str]) ->
     found = choose(
         jobs,
         asked,
+        now=now,
         checkpoints=checkpoint_times(coordinator, paths, job_ids) if asked.sort is SortKey.CHECKPOINT else None,
         restarts=restarts_since(coordinator, paths, job_ids, since) if asked.sort is SortKey.RESTARTS else None,
     )
     page = min(asked.page, pages_of(len(found)))
     details = read_details(coordinator, paths, found[on_page(page)], since=since)
-    return overview(jobs, len(found), [overview_row(detail, now=now) for detail in details], page)
+    return overview(jobs, len(found), [overview_row(detail, now=now) for detail in details], page, now=now)
 
 
 router = APIRouter()

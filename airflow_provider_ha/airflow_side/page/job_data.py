@@ -26,11 +26,12 @@ from airflow_provider_ha.checkpoints.restore.replays import read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
 from airflow_provider_ha.fleet.decide import reason_of_quarantine
 from airflow_provider_ha.fleet.fleet_overview import restarts_since
+from airflow_provider_ha.jobs.condition import losses_of
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import MoveRecord, read_moved
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
-from airflow_provider_ha.jobs.recovery.losses import LOOPS_FROM, losses_of
+from airflow_provider_ha.jobs.recovery.losses import LOOPS_FROM
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, watched
 from airflow_provider_ha.jobs.status import JobStatus

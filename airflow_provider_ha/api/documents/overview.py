@@ -9,12 +9,8 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.api.documents.job import NO_RUN, UNREADABLE
 from airflow_provider_ha.api.documents.view import View
-from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import LastFailure, last_failure
-from airflow_provider_ha.jobs.recovery.restart_policy import decision_of, outage_of
+from airflow_provider_ha.jobs.condition import NO_RUN, QUARANTINED, UNREADABLE, JobCondition, decide
 from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 
 
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 
 PAGE = 100  # jobs
 ATTENTION = "attention"  # in the place of a state: what a person should look at
-QUARANTINED = "QUARANTINED"
 DAY = timedelta(hours=24)
 STATES = (
     QUARANTINED, UNREADABLE, "LOST", "FAILED", "STALLED", "STOPPING", "STARTING", "SUBMITTED", "RUNNING", NO_RUN,
@@ -115,6 +110,7 @@ def choose(
     jobs: Sequence[JobStatus[RunDepth]],
     asked: OverviewQuery,
     *,
+    now: datetime,
     checkpoints: Mapping[str, datetime | None] | None = None,
     restarts: Mapping[str, int] | None = None,
 ) -> list[str]:
@@ -124,9 +120,14 @@ def choose(
     :param restarts: How often each job was restarted; to sort by it.
     """
     taken, often = checkpoints or {}, restarts or {}
-    found = [job for job in jobs if asked.search.lower() in job.job_id.lower() and _is_in(job, asked.state)]
+    seen = {job.job_id: decide(job, None, now) for job in jobs if asked.search.lower() in job.job_id.lower()}
+    found = [job for job in jobs if job.job_id in seen and _is_in(seen[job.job_id], asked.state)]
     keys: dict[SortKey, Callable[[JobStatus[RunDepth]], Any]] = {
-        SortKey.URGENCY: lambda job: (not job.needs_attention, STATES.index(state_of(job)), job.job_id),
+        SortKey.URGENCY: lambda job: (
+            not seen[job.job_id].needs_person,
+            STATES.index(seen[job.job_id].state),
+            job.job_id,
+        ),
         SortKey.JOB: lambda job: job.job_id,
         SortKey.EPOCH: lambda job: (-job.epoch, job.job_id),
         SortKey.HOST: lambda job: (not job.host, job.host, job.job_id),
@@ -147,9 +148,12 @@ def on_page(page: int) -> slice:
     return slice((page - 1) * PAGE, page * PAGE)
 
 
-def overview(jobs: Sequence[JobStatus[RunDepth]], found: int, rows: Sequence[OverviewRow], page: int) -> OverviewView:
+def overview(
+    jobs: Sequence[JobStatus[RunDepth]], found: int, rows: Sequence[OverviewRow], page: int, *, now: datetime
+) -> OverviewView:
     """Return one page."""
-    counted = Counter(map(state_of, jobs))
+    seen = [decide(job, None, now) for job in jobs]
+    counted = Counter(each.state for each in seen)
     return OverviewView(
         rows=tuple(rows),
         found=found,
@@ -157,23 +161,21 @@ def overview(jobs: Sequence[JobStatus[RunDepth]], found: int, rows: Sequence[Ove
         page=page,
         pages=pages_of(found),
         states={state: counted[state] for state in STATES if counted[state]},
-        attention=sum(job.needs_attention for job in jobs),
+        attention=sum(each.needs_person for each in seen),
     )
 
 
 def overview_row(detail: JobDetail, *, now: datetime) -> OverviewRow:
     """Return one job."""
-    snapshot = detail.snapshot
-    if snapshot is None:
-        return OverviewRow(job_id=detail.job_id, state=UNREADABLE, needs_attention=True, problem=str(detail.error))
-    run, leader, pointer = snapshot.run, snapshot.leader, detail.checkpoint
-    last = last_failure(snapshot, HaOptions(), now=now)
-    job = replace(snapshot, quarantined=bool(detail.quarantine), loops=last is not None and last.loops)
+    read = detail.snapshot or JobStatus(job_id=detail.job_id, broken=True)
+    trouble = detail.quarantine or (str(detail.error) if detail.error is not None else "")
+    snapshot = replace(read, quarantined=bool(detail.quarantine), trouble=trouble)
+    run, leader, pointer, found = snapshot.run, snapshot.leader, detail.checkpoint, decide(snapshot, None, now)
     return OverviewRow(
         job_id=detail.job_id,
-        state=state_of(job),
-        needs_attention=job.needs_attention,
-        problem=f"in quarantine: {detail.quarantine}" if detail.quarantine else _problem(snapshot, last),
+        state=found.state,
+        needs_attention=found.needs_person,
+        problem=found.problem,
         run=run.run.number if run is not None else None,
         epoch=snapshot.epoch,
         host=leader.host if leader is not None else None,
@@ -185,31 +187,5 @@ def overview_row(detail: JobDetail, *, now: datetime) -> OverviewRow:
     )
 
 
-def state_of(job: JobStatus[RunDepth]) -> str:
-    """Return the state that a list shows."""
-    if job.quarantined:
-        return QUARANTINED
-    if job.broken:
-        return UNREADABLE
-    return job.state.value if job.newest is not None else NO_RUN
-
-
-def _is_in(job: JobStatus[RunDepth], state: str) -> bool:
-    if not state:
-        return True
-    return job.needs_attention if state == ATTENTION else state_of(job) == state
-
-
-def _problem(snapshot: JobStatus, last: LastFailure | None) -> str:
-    run = snapshot.run
-    if run is None:
-        return ""
-    if decision := decision_of(run):
-        return decision
-    if snapshot.state is JobState.FAILED and run.result is not None:
-        return run.result.reason
-    if snapshot.state is JobState.STALLED and snapshot.status is not None:
-        return snapshot.status.stalled
-    if last is None or not (last.loops or (last.in_a_row and snapshot.state is not JobState.RUNNING)):
-        return ""
-    return f"{last.sentence}. {outage}" if (outage := outage_of(run)) else last.sentence
+def _is_in(found: JobCondition, state: str) -> bool:
+    return found.needs_person if state == ATTENTION else state in ("", found.state)

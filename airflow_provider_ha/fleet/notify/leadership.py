@@ -20,11 +20,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.fleet.decide import JobObservation, ReconcileAction, judge, look, quarantine_reason
+from airflow_provider_ha.fleet.decide import JobObservation, look, quarantine_reason
 from airflow_provider_ha.fleet.notify.notices import (
     GRANTED,
     INTERIM,
@@ -36,6 +37,7 @@ from airflow_provider_ha.fleet.notify.notices import (
     Event,
 )
 from airflow_provider_ha.fleet.notify.session import Nodes
+from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.observe import survey
@@ -299,7 +301,7 @@ class ClusterView:
             condition, until = self._told_by(client, seen)
             if condition is None:
                 unclear.append(seen)
-                condition = self._last_known(seen.job_id)
+                condition = self._last_known(seen.job_id, client.clock.now())
             self._known[seen.job_id] = _SurveyedJob(nodes[seen.job_id], seen, condition, until)
         self._looks.ask(client, unclear)
         return {job_id: self._known[job_id].condition for job_id in jobs}
@@ -327,25 +329,25 @@ class ClusterView:
             return None
         return self._no_leader(_reason(client, seen, seen.graph), seen.is_lost, seen.graph, seen.epoch)
 
-    def _last_known(self, job_id: str) -> Condition:
+    def _last_known(self, job_id: str, now: datetime) -> Condition:
         sight, before = self._looks.of(job_id), self._known.get(job_id)
         if sight is not None:
-            return self._shown_by(sight)
+            return self._shown_by(sight, now)
         return UNKNOWN if before is None else before.condition
 
-    def _shown_by(self, sight: JobObservation) -> Condition:
-        judgement, snapshot = judge(sight), sight.snapshot
-        if judgement.action is ReconcileAction.LEAVE and snapshot is not None and snapshot.leader is not None:
-            return self._granted(snapshot.leader)
-        if judgement.action not in (ReconcileAction.RECOVER, ReconcileAction.WAIT, ReconcileAction.QUARANTINE):
+    def _shown_by(self, sight: JobObservation, now: datetime) -> Condition:
+        status, found = sight.status, decide(sight.status, sight.options, now)
+        if found.action is Action.LEAVE and status.leader is not None:
+            return self._granted(status.leader)
+        is_lost = found.action is Action.QUARANTINE or found.action.follows_a_loss
+        if not is_lost and found.action is not Action.WAIT:
             return Condition()
-        is_lost = judgement.action is not ReconcileAction.WAIT
-        if snapshot is None or snapshot.run is None:
-            return self._no_leader(judgement.reason, is_lost)
-        newest = snapshot.run.newest
-        run, attempt = snapshot.run.run, newest.submission.attempt if newest else 0
+        if status.run is None:
+            return self._no_leader(found.reason, is_lost)
+        newest = status.run.newest
+        run, attempt = status.run.run, newest.submission.attempt if newest else 0
         pointer = GraphPointer(graph=run.graph, run=run.number, attempt=attempt)
-        return self._no_leader(judgement.reason, is_lost, pointer, snapshot.epoch)
+        return self._no_leader(found.reason, is_lost, pointer, status.epoch)
 
     def _no_leader(self, reason: str, is_lost: bool, pointer: GraphPointer | None = None, epoch: int = 0) -> Condition:
         which: Event = {}

@@ -39,6 +39,7 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.host.process_tree import END_SIGNALS
 from airflow_provider_ha.host.supervisor.one_driver import connected
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.drivers.driver_spec import (
     OWNER_ONLY,
     SUBMISSION_VARIABLE,
@@ -50,7 +51,7 @@ from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Operation
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, RestartDecision, Resubmit, decide
+from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, RestartDecision, Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import (
     claim,
     conclude_canceled,
@@ -153,12 +154,12 @@ class RestartInPlace:
         return None
 
     def _decide(self, job: JobRecords, snapshot: JobStatus) -> RestartDecision | None:
-        """Return the decision of the restart strategy; ``None`` if the job is not to be restarted in place."""
+        """Return the decision of the restart strategy; ``None`` if no driver is lost, or others restart the job."""
         if self._options is None:  # options of a blob that never changes
             self._options = job.graph(self._spec.ticket.graph).options
         if not self._options.restart_in_place:
             return None
-        return decide(snapshot, self._options, now=job.clock.now())
+        return decide(snapshot, self._options, job.clock.now()).restart
 
     def _first_turn_left(self, snapshot: JobStatus) -> float:
         """Return the seconds of head start that other hosts still have on the due attempt."""

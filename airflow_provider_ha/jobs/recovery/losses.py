@@ -11,16 +11,10 @@ from itertools import pairwise
 from airflow_provider_ha.jobs.drivers.driver_log import printed_place
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.restart_policy import (
-    Resubmit,
-    decide,
-    failures_in_a_row,
-    repeated_failure,
-    without_a_word,
-)
+from airflow_provider_ha.jobs.recovery.restart_policy import failures_in_a_row, repeated_failure, without_a_word
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import STALLED, EarlierFailures, Failure, FailureKind, SubmissionExit
-from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 
 
 class RestartReason(str, Enum):
@@ -169,19 +163,7 @@ class Losses:
     next_attempt_at: datetime | None
 
 
-def losses_of(snapshot: JobStatus, options: HaOptions | None, *, now: datetime) -> Losses:
-    """Return the report.
-
-    :param options: Of the run; ``None`` when they cannot be read.
-    """
-    return Losses(
-        attempts=attempts_of(snapshot.run),
-        last=last_failure(snapshot, options or HaOptions(), now=now),
-        next_attempt_at=next_attempt_at(snapshot, options, now=now) if options is not None else None,
-    )
-
-
-def last_failure(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> LastFailure | None:
+def last_failure(snapshot: JobStatus[RunDepth], options: HaOptions, *, now: datetime) -> LastFailure | None:
     """Return how a job's newest lost attempt ended; ``None`` if it has lost none.
 
     If the newest run has lost no attempt, this is the end of the previous run, provided that it failed.
@@ -269,18 +251,12 @@ def failures_before(run: RunView | None) -> EarlierFailures | None:
     )
 
 
-def next_attempt_at(snapshot: JobStatus, options: HaOptions, *, now: datetime) -> datetime | None:
-    """Return when the restart strategy submits the run again; ``None`` when it is not lost, or never again."""
-    decision = decide(snapshot, options, now=now)
-    return now + timedelta(seconds=decision.after) if isinstance(decision, Resubmit) else None
-
-
 def attempts_of(run: RunView | None) -> int:
     """Return how often a run was submitted."""
     return run.newest.submission.attempt if run is not None and run.newest is not None else 0
 
 
-def _ended(snapshot: JobStatus, newest: SubmissionView) -> bool:
+def _ended(snapshot: JobStatus[RunDepth], newest: SubmissionView) -> bool:
     return newest.exit is not None or snapshot.state in (JobState.LOST, JobState.FAILED)
 
 

@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError, LeadershipError, UnknownJobError
 from airflow_provider_ha.host.engines.engine import GoneSubmission, UnknownSubmission
+from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.job_records import who
 from airflow_provider_ha.jobs.model import JobState, Operation, Run, RunEnd, RunResult
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.rebuild.rebuild import refuse_unknown
 from airflow_provider_ha.jobs.recovery import transactions
-from airflow_provider_ha.jobs.recovery.restart_policy import (
-    GiveUp,
-    NeedsDecision,
-    RestartDecision,
-    Resubmit,
-    RunOver,
-    decide,
-)
+from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, NeedsDecision, Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import conclude_canceled, conclude_given_up
 from airflow_provider_ha.jobs.runs.run_store import RunView, refuse_other_run
 from airflow_provider_ha.jobs.status import JobStatus
@@ -216,18 +210,21 @@ def recover(
         snapshot = _snapshot(job)
         run = _run(snapshot)
         refuse_other_run("recovery", job.job_id, seen=run_number, newest=run.run.number)
-        decision = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
-        log.info("job %s run %d: %s", job.job_id, run.run.number, decision)
-        if isinstance(decision, RunOver):
-            raise _over(job.job_id, run)
-        if isinstance(decision, GiveUp | Resubmit | NeedsDecision) and (wanted := _open_cancel(job, run)) is not None:
+        condition = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
+        decision = condition.restart
+        log.info("job %s run %d: %s", job.job_id, run.run.number, decision or condition.reason)
+        if run.result is not None:
+            raise _over(job.job_id, run, condition)
+        if condition.state == JobState.LOST and (wanted := _open_cancel(job, run)) is not None:
             conclude_canceled(job, wanted, by=by)
-            raise _over(job.job_id, job.runs.get(run.run.number))
+            raise _over(job.job_id, run, decide(job.snapshot(), None, job.clock.now()))
         if isinstance(decision, NeedsDecision):
             raise DecisionNeededError(decision.reason.removesuffix("."))
         if isinstance(decision, GiveUp):
             conclude_given_up(job, decision, by=by)
-            raise _failed(job.job_id, decision)
+            raise JobStateError(f"job {job.job_id!r} has FAILED: {decision.reason}", next_step=condition.next_step)
+        if decision is None and condition.state == JobState.LOST:
+            raise JobStateError(f"job {job.job_id!r} is lost: {condition.reason}", next_step=condition.next_step)
         if not isinstance(decision, Resubmit):
             attempt = ensure_submitted(job, run.run.number, by=by)
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=attempt, created=False)
@@ -254,7 +251,7 @@ def delay_left(job: JobContext, snapshot: JobStatus) -> float:
     """
     if snapshot.run is None:
         return 0.0
-    decision = decide(snapshot, job.graph_of(snapshot.run.run).options, now=job.clock.now())
+    decision = decide(snapshot, job.graph_of(snapshot.run.run).options, job.clock.now()).restart
     return decision.after if isinstance(decision, Resubmit) else 0.0
 
 
@@ -271,7 +268,7 @@ def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
     return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 
-def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool, decided: bool) -> RestartDecision:
+def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool, decided: bool) -> JobCondition:
     options = job.graph_of(run.run).options
     newest = run.newest
     gone = False
@@ -279,7 +276,7 @@ def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool
         engine = job.engines.get(newest.submission.engine)
         seen = engine.observe(newest.submission.submission_id, newest.started.handle)
         gone = isinstance(seen, GoneSubmission) or (overdue and isinstance(seen, UnknownSubmission))
-    return decide(snapshot, options, now=job.clock.now(), newest_is_gone=gone, decided=decided)
+    return decide(replace(snapshot, gone=gone), options, job.clock.now(), decided=decided)
 
 
 def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str, *, accept_loss: bool) -> bool:
@@ -300,19 +297,8 @@ def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str, *, acc
     return True
 
 
-def _over(job_id: str, run: RunView) -> JobStateError:
-    state = run.result.state.value if run.result else "over"
+def _over(job_id: str, run: RunView, condition: JobCondition) -> JobStateError:
     return JobStateError(
-        f"run {run.run.number} of job {job_id!r} is {state} and is never run again",
-        next_step=f"Submit it again (SparkHaSubmitOperator), or restore it: `spark-ha restore {job_id}`, "
-        "SparkHaRestoreOperator",
-    )
-
-
-def _failed(job_id: str, decision: GiveUp) -> JobStateError:
-    return JobStateError(
-        f"job {job_id!r} has FAILED: {decision.reason}",
-        next_step=f"Read the driver's log with `spark-ha job logs {job_id}`, then submit the job again "
-        "(SparkHaSubmitOperator), or restore it from its latest checkpoint: "
-        f"`spark-ha restore {job_id}`, SparkHaRestoreOperator",
+        f"run {run.run.number} of job {job_id!r} is {condition.state} and is never run again",
+        next_step=condition.next_step,
     )

@@ -39,11 +39,11 @@ from datetime import datetime
 from itertools import pairwise, takewhile
 
 from airflow_provider_ha.jobs.drivers.driver_log import printed_place
-from airflow_provider_ha.jobs.model import JobState, StartKind
+from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import STALLED, Failure, FailureKind, SubmissionExit
-from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 
 
 WITHOUT_A_QUERY = 3  # times
@@ -170,16 +170,6 @@ _WITHOUT_A_WORD = "the driver and its supervisor stopped without reporting a rea
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRun:
-    """No loss: the run has a leader, or the newest submission is still starting."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunOver:
-    """The run has a result (or no run exists): it is never run again."""
-
-
-@dataclass(frozen=True, slots=True)
 class Resubmit:
     """Submit again.
 
@@ -217,32 +207,21 @@ class NeedsDecision:
     reason: str
 
 
-RestartDecision = KeepRun | RunOver | Resubmit | GiveUp | NeedsDecision
+RestartDecision = Resubmit | GiveUp | NeedsDecision
 
 
-def decide(
-    snapshot: JobStatus,
-    options: HaOptions,
-    *,
-    now: datetime,
-    newest_is_gone: bool = False,
-    decided: bool = False,
-) -> RestartDecision:
-    """Decide about the newest submission of the newest run.
+def restart(
+    snapshot: JobStatus[RunDepth], options: HaOptions, now: datetime, *, decided: bool
+) -> RestartDecision | None:
+    """Decide about a lost run; ``None`` for any other. A part of :func:`~airflow_provider_ha.jobs.condition.decide`.
 
-    :param snapshot: The job as it was read.
-    :param options: The run's options.
     :param now: Wall-clock time, for the remaining delay.
-    :param newest_is_gone: Whether the engine has proven the death of all processes of the newest submission.
     :param decided: Whether the user has decided to continue the run.
     """
     run = snapshot.run
-    if run is None or run.result is not None:  # guard: ended-run-is-run-again
-        return RunOver()
-    newest = run.newest
-    lost = snapshot.state is JobState.LOST or (newest_is_gone and snapshot.leader is None)
-    if newest is None or not lost:
-        return KeepRun()
+    newest = run.newest if run is not None else None
+    if run is None or newest is None or not snapshot.is_lost:
+        return None
     if (said := _said(newest)) is not None and not (decided and isinstance(said, NeedsDecision)):
         return said
     repeated = repeated_failure(run.submissions, options, fresh=run.run.start.kind is StartKind.FRESH)

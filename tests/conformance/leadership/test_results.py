@@ -137,7 +137,7 @@ def test_the_dirty_results_are_told_from_the_others(
         (JobState.FINISHED, "DIRTY"),
         (JobState.FINISHED, "DIRTY"),
     ]
-    assert sight.dirty == (2, 3)
+    assert sight.status.dirty == (2, 3)
 
 
 def writer(config: HaConfig, session: Coordinator, paths: JobPaths, leadership: Any) -> JobWriter:

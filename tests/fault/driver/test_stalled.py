@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_provider_ha.jobs.condition import losses_of
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import RestartReason, losses_of, restart_reason
+from airflow_provider_ha.jobs.recovery.losses import RestartReason, restart_reason
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.scraped import scraped

@@ -20,6 +20,7 @@ from airflow_provider_ha.api.documents.overview import (
 )
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.fleet.fleet_overview import JobDetail, restart_steps
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, SubmissionExit
@@ -55,7 +56,7 @@ def test_every_state_has_its_place_in_the_order() -> None:
 def test_a_job_that_a_person_should_look_at_comes_before_those_that_run(state: JobState) -> None:
     wanted = state in (JobState.LOST, JobState.FAILED, JobState.STALLED)
 
-    assert (listed(state).state, listed(state).needs_attention) == (state, wanted)
+    assert (listed(state).state, decide(listed(state), None, NOON).needs_person) == (state, wanted)
     assert not wanted or STATES.index(state.value) < STATES.index("RUNNING")
 
 
@@ -106,7 +107,7 @@ def test_restarts_of_a_job_whose_run_began_before_that_time_cost_no_read() -> No
 def test_the_first_job_that_a_page_has_no_room_for_is_on_the_next_one() -> None:
     jobs = [listed(JobState.RUNNING, f"job-{number:03d}") for number in range(PAGE + 1)]
 
-    found = choose(jobs, OverviewQuery(sort=SortKey.JOB))
+    found = choose(jobs, OverviewQuery(sort=SortKey.JOB), now=NOON)
 
     assert [found[on_page(page)][:1] for page in (1, 2, 3)] == [["job-000"], [f"job-{PAGE}"], []]
     assert [len(found[on_page(page)]) for page in (1, 2)] == [PAGE, 1]
@@ -120,7 +121,7 @@ def test_a_list_has_as_many_pages_as_its_jobs_fill_and_one_for_none(found: int, 
 def test_a_page_counts_all_jobs_of_the_cluster() -> None:
     jobs = [listed(JobState.LOST, f"job-{number:03d}") for number in range(PAGE + 1)]
 
-    shown = overview(jobs, found=PAGE + 1, rows=(), page=2)
+    shown = overview(jobs, found=PAGE + 1, rows=(), page=2, now=NOON)
 
     assert (shown.jobs, shown.found, shown.page, shown.pages) == (PAGE + 1, PAGE + 1, 2, 2)
     assert (shown.states, shown.attention) == ({"LOST": PAGE + 1}, PAGE + 1)
@@ -220,5 +221,5 @@ def test_of_jobs_that_run_the_one_in_a_crash_loop_comes_first() -> None:
         listed(JobState.STOPPING, "c"),
     ]
 
-    assert choose(jobs, OverviewQuery()) == ["b", "c", "a"]
-    assert choose(jobs, OverviewQuery(state="attention")) == ["b"]
+    assert choose(jobs, OverviewQuery(), now=NOON) == ["b", "c", "a"]
+    assert choose(jobs, OverviewQuery(state="attention"), now=NOON) == ["b"]
