@@ -270,12 +270,12 @@ class Reconciler:
                 return self._patience.launch_timeout
             given = self._patience.start_timeout
             return given if given is not None else (sight.options or HaOptions()).start_timeout
-        is_proven = found.action.follows_a_loss and _proven_dead(sight.status)
+        is_proven = found.action.follows_a_loss and sight.status.is_proven_dead
         wait = 0.0 if is_proven else self._patience.debounce
         return max(wait, found.restart.after) if isinstance(found.restart, Resubmit) else wait
 
     def _longest_pause(self, sight: JobObservation, action: Action) -> float:
-        if not action.follows_a_loss or _proven_dead(sight.status):
+        if not action.follows_a_loss or sight.status.is_proven_dead:
             return self._patience.poll
         now, sighting = self._client.clock.lease_time(), self._sightings[sight.status.job_id]
         return self._patience.proof if now - sighting.since < self._patience.debounce else self._patience.poll
@@ -350,12 +350,7 @@ def _facts(status: JobStatus) -> tuple[object, ...]:
         return (status.trouble,)
     newest = status.run.newest
     facts = (status.run.run.number, newest and newest.submission.attempt, status.epoch, status.state.value)
-    return (*facts, "proven") if _proven_dead(status) else facts
-
-
-def _proven_dead(status: JobStatus) -> bool:
-    newest = status.run.newest if status.run is not None else None
-    return newest is not None and newest.exit is not None
+    return (*facts, "proven") if status.is_proven_dead else facts
 
 
 def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = None) -> ReconcileResult:

@@ -148,6 +148,11 @@ class JobStatus(Generic[DepthT_co]):
         return self._state is JobState.LOST
 
     @property
+    def is_proven_dead(self) -> bool:
+        """Whether all processes of the newest submission are proven dead."""
+        return self.newest is not None and self.newest.ended
+
+    @property
     def is_over(self) -> bool:
         """``True`` if the newest run has a result."""
         return self.newest is not None and self.newest.result is not None  # guard: result-is-final

@@ -210,7 +210,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         attempt, known = event["attempt"], self._loss
         if attempt == self.lost_attempt:
             return self._remember(attempt, self._created + (self.recover_after or 0.0), proven=True).due
-        proven = _proven_dead(snapshot)
+        proven = snapshot.is_proven_dead
         if known is not None and known.attempt == attempt and known.proven == proven:
             return known.due
         left = client.job(self.job_id).delay_left(snapshot)
@@ -258,11 +258,6 @@ def _how_it_ended(lost: SubmissionView | None) -> str:
     if lost is None or lost.exit is None:
         return "its leader is gone"
     return f"attempt {lost.submission.attempt}: {how_it_ended(lost.exit)}"
-
-
-def _proven_dead(snapshot: JobStatus) -> bool:
-    newest = snapshot.run.newest if snapshot.run is not None else None
-    return newest is not None and newest.exit is not None
 
 
 def leads(snapshot: JobStatus) -> bool:

@@ -73,14 +73,14 @@ def lost_run(snapshot: JobStatus) -> LostRun | None:
     """Return the newest run when its driver is lost, else ``None``. Pure."""
     if snapshot.run is None or snapshot.state is not JobState.LOST:
         return None
-    run, newest, generation = snapshot.run.run, snapshot.run.newest, snapshot.generation
+    run, generation = snapshot.run.run, snapshot.generation
     return LostRun(
         run=run,
         epoch=snapshot.epoch,
         checkpoint=snapshot.latest_checkpoint,
         worked=generation is not None and generation.run == run.number,
         lingering=snapshot.leader is not None,
-        proven=newest is not None and newest.exit is not None,
+        proven=snapshot.is_proven_dead,
     )
 
 
