@@ -24,7 +24,6 @@ from typing import ClassVar
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node, Reads
-from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import (
     JobStateError,
@@ -89,13 +88,6 @@ def may_end(node: Node) -> bool:
         return Quarantine.from_bytes(node.data, source=node.path).outage
     except RecordCorruptError:
         return False
-
-
-def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:
-    """Return the jobs in quarantine with their reasons."""
-    names = ours(coordinator.children(paths.quarantine), is_plain, parent=paths.quarantine)
-    found = {name: quarantine_reason(coordinator, paths, name) for name in names}
-    return {name: reason for name, reason in found.items() if reason is not None}
 
 
 def release_quarantine(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:

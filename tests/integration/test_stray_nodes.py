@@ -20,7 +20,6 @@ from airflow_provider_ha.coordination.reader_leases import active, hold
 from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.fleet.decide import list_quarantined
 from airflow_provider_ha.jobs.model import OperationKind
 from airflow_provider_ha.jobs.observe import list_jobs, read_status
 from airflow_provider_ha.jobs.operations import operations
@@ -28,7 +27,7 @@ from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.conformance.stores.stage import add_savepoint
 from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
-from tests.support.clusters.jobs_helpers import a_run, a_submission
+from tests.support.clusters.jobs_helpers import a_run, a_submission, list_quarantined
 from tests.support.spark.recorded_job import copy_live
 
 

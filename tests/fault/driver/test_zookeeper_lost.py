@@ -14,7 +14,6 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
-from airflow_provider_ha.fleet.decide import list_quarantined
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.model import JobState
@@ -25,6 +24,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
 from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers
+from tests.support.clusters.jobs_helpers import list_quarantined
 from tests.support.specs import changed
 
 

@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import HeldClock, ignore
-from tests.support.clusters.jobs_helpers import BLOB
+from tests.support.clusters.jobs_helpers import BLOB, list_quarantined
 
 
 class Timed:
@@ -328,7 +328,7 @@ def test_a_broken_job_goes_into_quarantine_and_does_not_stop_the_others(
     again = leader.attend("broken")
 
     assert report == {"broken": ReconcileOutcome.QUARANTINED, "sound": ReconcileOutcome.RECOVERED}
-    assert reason in decide.list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
+    assert reason in list_quarantined(cluster.coordinator, cluster.client.paths)["broken"]
     assert again.outcome is ReconcileOutcome.IN_QUARANTINE
     assert "in quarantine" in again.detail
     assert cluster.attempts("broken") == [1]
@@ -374,7 +374,7 @@ def test_storage_that_cannot_be_read_says_nothing_about_a_job(cluster: Cluster, 
     root.unlink()
     away.rename(root)
     assert attended.outcome is ReconcileOutcome.NOT_KNOWN
-    assert decide.list_quarantined(cluster.coordinator, cluster.client.paths) == {}
+    assert list_quarantined(cluster.coordinator, cluster.client.paths) == {}
     assert leader.attend("flights").outcome is ReconcileOutcome.RECOVERED
 
 

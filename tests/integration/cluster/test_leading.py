@@ -27,6 +27,7 @@ from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
+from tests.support.clusters.jobs_helpers import list_quarantined
 from tests.support.specs import changed
 
 
@@ -79,7 +80,7 @@ def test_a_deposed_leader_writes_nothing(
     assert not leader.leads
     assert cluster.attempts("flights") == [1]
     assert coordinator.children(cluster.paths("flights").recoveries) == []
-    assert decide.list_quarantined(coordinator, cluster.client.paths) == {}
+    assert list_quarantined(coordinator, cluster.client.paths) == {}
 
 
 def _break(cluster: Cluster, job_id: str) -> None:
@@ -197,9 +198,7 @@ def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watch
     key = keys.blob(view.run.graph.sha256)
     graph = cluster.client.store.read(key)
     cluster.client.store.delete(key)
-    wait_until(
-        lambda: decide.list_quarantined(cluster.coordinator, cluster.client.paths), timeout=10, what="a quarantine"
-    )
+    wait_until(lambda: list_quarantined(cluster.coordinator, cluster.client.paths), timeout=10, what="a quarantine")
     cluster.client.store.write(key, graph)
     wait_until(lambda: any("in quarantine" in each.detail for each in watching), timeout=10, what="a look at it")
 

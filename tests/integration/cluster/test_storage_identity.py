@@ -17,7 +17,6 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Se
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, StorageUnavailableError
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
-from airflow_provider_ha.fleet.decide import list_quarantined
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.cluster_roots import read_roots
 from airflow_provider_ha.jobs.model import Generation
@@ -27,6 +26,7 @@ from airflow_provider_ha.jobs.verification.job_verification import proof_place
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.roots import MARKER
 from tests.support.clusters.cluster_helpers import Cluster
+from tests.support.clusters.jobs_helpers import list_quarantined
 from tests.support.specs import changed
 
 

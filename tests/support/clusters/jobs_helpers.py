@@ -11,8 +11,10 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node, ReadResponse, Reads
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.node_names import is_plain, ours
+from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.members.driver_session import check_admission
+from airflow_provider_ha.fleet.decide import quarantine_reason
 from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Run, RunEnd, RunResult, StartKind, StartPoint, Status
@@ -175,3 +177,9 @@ def standing_of(job: JobStatus[StandingDepth]) -> str:
         return "in quarantine"
     words = (("idle", job.is_idle), ("unclear", job.is_unclear), ("ended", job.is_over), ("led", job.is_led))
     return next((word for word, holds in words if holds), "lost" if job.is_lost else "starting")
+
+
+def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str, str]:
+    """Return the jobs in quarantine with their reasons."""
+    names = ours(coordinator.children(paths.quarantine), is_plain, parent=paths.quarantine)
+    return {name: quarantine_reason(coordinator, paths, name) or "" for name in names}
