@@ -327,7 +327,7 @@ class ClusterView:
             return self._quarantined(client, seen)
         if seen.is_unclear or seen.graph is None:
             return None
-        return self._no_leader(_reason(client, seen, seen.graph), seen.is_lost, seen.graph, seen.epoch)
+        return self._no_leader(seen, _reason(client, seen, seen.graph), seen.is_lost)
 
     def _last_known(self, job_id: str, now: datetime) -> Condition:
         sight, before = self._looks.of(job_id), self._known.get(job_id)
@@ -342,17 +342,12 @@ class ClusterView:
         is_lost = found.action is Action.QUARANTINE or found.action.follows_a_loss
         if not is_lost and found.action is not Action.WAIT:
             return Condition()
-        if status.run is None:
-            return self._no_leader(found.reason, is_lost)
-        newest = status.run.newest
-        run, attempt = status.run.run, newest.submission.attempt if newest else 0
-        pointer = GraphPointer(graph=run.graph, run=run.number, attempt=attempt)
-        return self._no_leader(found.reason, is_lost, pointer, status.epoch)
+        return self._no_leader(status, found.reason, is_lost)
 
-    def _no_leader(self, reason: str, is_lost: bool, pointer: GraphPointer | None = None, epoch: int = 0) -> Condition:
+    def _no_leader(self, seen: JobStatus[StandingDepth], reason: str, is_lost: bool) -> Condition:
         which: Event = {}
-        if pointer is not None:
-            which = {"run": pointer.run, "attempt": pointer.attempt, "epoch": epoch}
+        if (newest := seen.newest) is not None:
+            which = {"run": newest.number, "attempt": newest.attempt, "epoch": seen.epoch}
         lasting = self._grace if is_lost else self._start_timeout
         # The reason is no part of it: it says more once the supervisor has reported.
         key = (is_lost, *sorted(which.items())) if which else (is_lost, reason)
