@@ -49,9 +49,7 @@ class WaitFor(str, Enum):
 
 
 def reached(snapshot: JobStatus, run: int, wait_for: WaitFor) -> bool:
-    """Whether a wait for run *run* is over: the condition holds, or the run has a result. Pure.
-
-    A run is up when its leader reports it: without a leader, the state is that of a dead driver.
+    """Whether a wait for run *run* is over: the run is RUNNING, or has a result. Pure.
 
     :raises JobStateError: A newer run has taken its place.
     """
@@ -61,10 +59,7 @@ def reached(snapshot: JobStatus, run: int, wait_for: WaitFor) -> bool:
             f"run {run} of job {snapshot.job_id!r} is no longer the newest run",
             next_step=f"See `spark-ha job show {snapshot.job_id}`",
         )
-    if view.result is not None:
-        return True
-    led = snapshot.leader is not None and snapshot.leader.run == run
-    return wait_for is WaitFor.RUNNING and led and snapshot.state is JobState.RUNNING
+    return view.result is not None or (wait_for is WaitFor.RUNNING and snapshot.state is JobState.RUNNING)
 
 
 def run_phase(snapshot: JobStatus) -> str:

@@ -235,7 +235,7 @@ def run_event(snapshot: JobStatus, *, run: int, wait_for: str) -> Event | None:
         return events.ended_event(snapshot.job_id, view.run.number, view.result).to_json()
     if snapshot.state is JobState.LOST:
         return events.loss_event(snapshot, view, _how_it_ended(view.newest)).to_json()
-    if wait_for == RUNNING and leads(snapshot) and snapshot.state is JobState.RUNNING:
+    if wait_for == RUNNING and snapshot.state is JobState.RUNNING:
         return events.running_event(snapshot, view).to_json()
     return None
 
