@@ -1,8 +1,7 @@
 """Metrics of a job: the single list of names for driver, Airflow, dashboard, alert rules and docs.
 
-A driver exposes its metrics to Prometheus under their names. Airflow's triggerer emits the metrics that follow from
-records in ZooKeeper through Airflow's own ``Stats``, under :attr:`Metric.stats_name`, with the labels as tags. There
-every metric is a gauge, and batch metrics refer to the newest batch.
+A driver serves Prometheus under these names. Airflow's triggerer sends states and alerts to Airflow's ``Stats``, as
+gauges under :attr:`Metric.stats_name`, with the labels as tags.
 
 Invariant: labels have no values that grow with time (epoch, run, attempt, batch): these are values of metrics.
 """
@@ -73,9 +72,9 @@ JOB_STATE = Metric(
 JOB_STALLED = Metric(
     "spark_ha_job_stalled", _G, "", "1 while the job should commit batches but does not, else 0", (), _BOTH
 )
-LEADER_EPOCH = Metric("spark_ha_leader_epoch", _G, "", "Epoch of the newest leadership", (), _BOTH)
+LEADER_EPOCH = Metric("spark_ha_leader_epoch", _G, "", "Epoch of the newest leadership")
 LEADER_SINCE = Metric(
-    "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "Time of the leader's election, since 1970", (), _BOTH
+    "spark_ha_leader_since_timestamp_seconds", _G, "seconds", "Time of the leader's election, since 1970"
 )
 LEASE_MARGIN = Metric(
     "spark_ha_lease_margin_seconds",
@@ -83,10 +82,8 @@ LEASE_MARGIN = Metric(
     "seconds",
     "Shortest remaining time of the leader's lease in the last two minutes",
 )
-CHECKPOINT_NUMBER = Metric("spark_ha_checkpoint_number", _G, "", "Number of the newest checkpoint", (), _BOTH)
-CHECKPOINT_AGE = Metric(
-    "spark_ha_checkpoint_age_seconds", _G, "seconds", "Time since the newest checkpoint was taken", (), _BOTH
-)
+CHECKPOINT_NUMBER = Metric("spark_ha_checkpoint_number", _G, "", "Number of the newest checkpoint")
+CHECKPOINT_AGE = Metric("spark_ha_checkpoint_age_seconds", _G, "seconds", "Time since the newest checkpoint was taken")
 CHECKPOINT_SIZE = Metric("spark_ha_checkpoint_size_bytes", _G, "bytes", "Size of the files of the newest checkpoint")
 CHECKPOINT_DURATION = Metric(
     "spark_ha_checkpoint_duration_seconds", _H, "seconds", "Time from the cut of a checkpoint to its pointer"
@@ -97,8 +94,8 @@ CHECKPOINT_FAILURES = Metric(
     "",
     "Failed attempts of this driver to take a checkpoint; the next attempt follows after two seconds",
 )
-BATCH_NUMBER = Metric("spark_ha_batch_number", _G, "", "Number of the newest batch of a query", ("query",), _BOTH)
-BATCH_DURATION = Metric("spark_ha_batch_duration_seconds", _H, "seconds", "Time that a batch took", ("query",), _BOTH)
+BATCH_NUMBER = Metric("spark_ha_batch_number", _G, "", "Number of the newest batch of a query", ("query",))
+BATCH_DURATION = Metric("spark_ha_batch_duration_seconds", _H, "seconds", "Time that a batch took", ("query",))
 BATCH_PHASE = Metric(
     "spark_ha_batch_phase_seconds",
     _G,
@@ -106,12 +103,10 @@ BATCH_PHASE = Metric(
     "Time that a phase of the newest batch took, as Spark names it",
     ("query", "phase"),
 )
-COMMIT_AGE = Metric(
-    "spark_ha_commit_age_seconds", _G, "seconds", "Time since a query committed a batch", ("query",), _BOTH
-)
+COMMIT_AGE = Metric("spark_ha_commit_age_seconds", _G, "seconds", "Time since a query committed a batch", ("query",))
 INPUT_ROWS = Metric("spark_ha_input_rows_total", _C, "rows", "Rows that a query of this driver has read", ("query",))
 INPUT_RATE = Metric(
-    "spark_ha_input_rows_per_second", _G, "rows", "Rows per second that arrived for the newest batch", ("query",), _BOTH
+    "spark_ha_input_rows_per_second", _G, "rows", "Rows per second that arrived for the newest batch", ("query",)
 )
 PROCESSED_RATE = Metric(
     "spark_ha_processed_rows_per_second",
@@ -119,7 +114,6 @@ PROCESSED_RATE = Metric(
     "rows",
     "Rows per second that the newest batch processed",
     ("query",),
-    _BOTH,
 )
 LAG = Metric(
     "spark_ha_lag_rows",
@@ -127,16 +121,13 @@ LAG = Metric(
     "rows",
     "Rows that the sources of a query had and the newest batch did not read; only from sources that report it (Kafka)",
     ("query",),
-    _BOTH,
 )
 RESTARTS = Metric(
-    "spark_ha_restarts_day", _G, "", "Restarts of the run in the last 24 hours, by their reason", ("reason",), _BOTH
+    "spark_ha_restarts_day", _G, "", "Restarts of the run in the last 24 hours, by their reason", ("reason",)
 )
-ATTEMPTS_USED = Metric(
-    "spark_ha_restart_attempts_used", _G, "", "Attempts that count against the limit of the run", (), _BOTH
-)
+ATTEMPTS_USED = Metric("spark_ha_restart_attempts_used", _G, "", "Attempts that count against the limit of the run")
 ATTEMPTS_LIMIT = Metric(
-    "spark_ha_restart_attempts_limit", _G, "", "The limit of attempts, restart_attempts; -1 for none", (), _BOTH
+    "spark_ha_restart_attempts_limit", _G, "", "The limit of attempts, restart_attempts; -1 for none"
 )
 RECOVERY = Metric(
     "spark_ha_recovery_seconds",
@@ -144,24 +135,28 @@ RECOVERY = Metric(
     "seconds",
     "Time that a phase of the newest recovery took: detect, submit, lead, commit, and total",
     ("phase",),
-    _BOTH,
 )
-INSPECTION_AGE = Metric(
-    "spark_ha_inspection_age_seconds",
+JOB_ALERT = Metric(
+    "spark_ha_job_alert",
     _G,
-    "seconds",
-    "Time since the leader of the cluster, which recovers its jobs, has inspected them",
+    "",
+    "1 while the DAG alerts or recover_jobs reports this event and its condition lasts, 0 when it ends",
+    ("event",),
+    frozenset({Emitter.AIRFLOW}),
+)
+NOT_INSPECTED = Metric(
+    "spark_ha_not_inspected",
+    _G,
+    "",
+    "1 while the leader of the cluster, which recovers its jobs, inspects none of them, 0 when this ends",
     emitters=frozenset({Emitter.AIRFLOW}),
     of_cluster=True,
 )
-
 ACCEPTED_LOSSES = Metric(
     "spark_ha_accepted_losses_total",
     _C,
     "",
     "Times that the run has continued without missing input, because its user, its job or its reader allows it",
-    (),
-    _BOTH,
 )
 
 METRICS: tuple[Metric, ...] = (
@@ -187,6 +182,7 @@ METRICS: tuple[Metric, ...] = (
     ATTEMPTS_USED,
     ATTEMPTS_LIMIT,
     RECOVERY,
-    INSPECTION_AGE,
+    JOB_ALERT,
+    NOT_INSPECTED,
     ACCEPTED_LOSSES,
 )

@@ -29,12 +29,12 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
-from airflow_provider_ha.airflow_side.job_stats import JobStats
+from airflow_provider_ha.airflow_side.job_stats import JobStats, ReportedJobs
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.notify.session import AT_ONCE, Nodes, Session, Waiter, Waiters, within
 from airflow_provider_ha.jobs.runs.watchers import Announcement
-from airflow_provider_ha.triggers._lasting_objects import leave_out_what_lasts
 
 
 if TYPE_CHECKING:
@@ -77,11 +77,6 @@ async def borrow(config: HaConfig, open_client: OpenClient | None = None) -> Asy
             await hub.close()
 
 
-def _leave_out_what_lasts() -> None:
-    """Exclude lasting objects, the waits and the metrics of their jobs, from the garbage collector's searches."""
-    leave_out_what_lasts(sum(hub.borrowers + hub.reported for hub in _hubs.values()))
-
-
 def _open_client(config: HaConfig) -> HaClient:
     from airflow_provider_ha.api.ha_client import HaClient  # noqa: PLC0415  # brings kazoo and boto3
 
@@ -113,7 +108,7 @@ class Hub:
         self._announced: dict[str, Announcement] = {}
         self._to_compare: deque[str] = deque()
         self._upkeep = asyncio.ensure_future(self._look_after_the_session())
-        self._stats = JobStats(config.cluster_id, self._opened)
+        self._stats = JobStats(ClusterPaths(config.root, config.cluster_id), self._opened)
 
     def waiter(self, paths: Sequence[str], absent: Sequence[str] = ()) -> AbstractContextManager[Waiter]:
         """Watch *paths* for the duration of the block; the subset *absent* probably does not exist yet."""
@@ -161,13 +156,8 @@ class Hub:
             if announced is not None:
                 self._announced.pop(announced.path, None)
 
-    @property
-    def reported(self) -> int:
-        """Number of jobs for which the metrics keep state."""
-        return self._stats.kept
-
-    def reporting(self, job_ids: Iterable[str]) -> AbstractContextManager[None]:
-        """Send the metrics of jobs to Airflow's Stats during the block, once per job for all its triggers."""
+    def reporting(self, job_ids: Iterable[str] = ()) -> AbstractContextManager[ReportedJobs]:
+        """Send states and alerts to Airflow's Stats for the duration of the block, once for all triggers of a job."""
         return self._stats.reporting(job_ids)
 
     async def close(self) -> None:
@@ -203,7 +193,6 @@ class Hub:
             for waiter, answer in batch:
                 if not answer.done():
                     answer.set_result({path: found[path] for path in waiter.paths})
-            _leave_out_what_lasts()
 
     async def _fail(self, error: Exception, batch: list[tuple[Waiter, asyncio.Future[Nodes]]]) -> None:
         """Fail all requests with the error, because each would wait just as long for the same result."""
@@ -223,7 +212,6 @@ class Hub:
             session = self._opened()
             if session is None:
                 continue
-            _leave_out_what_lasts()
             # Announcements can wait while many triggers wait for their first look, but not longer than _HELD_BACK
             # ticks.
             looks = self._reading is not None and not self._reading.done()
@@ -268,7 +256,6 @@ class Hub:
 
     async def _open(self) -> Session:
         client = await self._loop.run_in_executor(self._of_cluster, self._open_client, self._config)
-        leave_out_what_lasts(0)  # every import is done at this point
         return Session(client, self._wake_from_thread)
 
     async def _discard(self, task: asyncio.Task[Session]) -> None:
@@ -292,7 +279,9 @@ class Hub:
 
     def _wake_fired(self) -> None:
         for _ in range(min(AT_ONCE, len(self._fired))):
-            self._waiters.wake(self._fired.popleft())
+            path = self._fired.popleft()
+            self._waiters.wake(path)
+            self._stats.changed(path)
         if self._fired:
             self._loop.call_soon(self._wake_fired)
 

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_ha.airflow_side.compat.sdk import BaseEventTrigger, TriggerEvent
+from airflow_provider_ha.airflow_side.job_stats import ReportedJobs
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.notify.health import ExclusiveCalls, HealthView
@@ -176,11 +177,12 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                 )
                 with (
                     hub.announcing(announced),
+                    hub.reporting() as report,
                     closing(view),
                     closing(health) if health is not None else nullcontext(),
                 ):
                     async for event in self._follow(
-                        hub, cluster, notices, outage, view=view, announced=announced, health=health
+                        hub, cluster, notices, outage, view=view, announced=announced, health=health, report=report
                     ):
                         yield event
 
@@ -200,12 +202,14 @@ class SparkHaClusterTrigger(BaseEventTrigger):
         view: ClusterView,
         announced: Announcement | None,
         health: HealthView | None,
+        report: ReportedJobs,
     ) -> AsyncIterator[Event]:
         listed, alone, unread = JobList(), ExclusiveCalls(), Outage(self, "The health of the jobs cannot be read")
         unseen = Outage(self, "Some jobs cannot be read, so they have no new events")
         while True:
             jobs = listed.jobs
-            with hub.reporting(jobs), hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
+            report.jobs = frozenset(jobs)
+            with hub.waiter([cluster.base, *view.nodes(cluster, jobs)]) as waiter:
                 while listed.jobs == jobs:
                     try:
                         found = await hub.nodes(waiter)  # first, so that any later change wakes the waiter
@@ -229,7 +233,9 @@ class SparkHaClusterTrigger(BaseEventTrigger):
                         if health is not None:
                             seen |= await _read_last(hub, health, jobs, unread)
                             seen = of_leaders(seen)
-                        for event in notices.take(seen, time.monotonic()):
+                        events = notices.take(seen, time.monotonic())
+                        report.alerts = notices.alerts
+                        for event in events:
                             yield event
                     pause = min(self.poll_interval, notices.next_due(time.monotonic()))
                     # Jitter, so that many deployments do not read in the same moment.

@@ -18,17 +18,16 @@ The metrics of a job, and their source. The `driver` serves Prometheus when its 
 is Airflow's triggerer, where Airflow sends metrics to StatsD or OpenTelemetry. [How to](../how-to/metrics.md) set up
 both.
 
-In Airflow the name has a dot after the prefix, and Airflow's common prefix:
-`airflow.spark_ha.checkpoint_age_seconds`. Each metric is a gauge there, so `batch_duration_seconds` is the time of the
-newest batch. Every metric has the labels `cluster` and `job_id`, and the labels in the table; a
-metric of the cluster has no `job_id`. Airflow sends them as
-[tags](../how-to/metrics.md#names-and-tags).
+In Airflow the name has a dot after the prefix, and Airflow's common prefix: `airflow.spark_ha.job_state`. Every metric
+has the labels `cluster` and `job_id`, and the labels in the table; a metric of the cluster has no `job_id`. Airflow
+sends them as [tags](../how-to/metrics.md#names-and-tags).
 
 | Metric | Kind | Labels | Source | Meaning |
 |---|---|---|---|---|
 """
 _TAIL = """
-Values of `state` are {states}. Values of `reason`:
+Values of `state` are {states}. Values of `event` are the [events](events.md) of a cluster that last, such as
+`no_leader`. Values of `reason`:
 
 | Reason | The driver before was lost because |
 |---|---|
@@ -42,13 +41,11 @@ Values of `state` are {states}. Values of `reason`:
 
 Phases of a recovery, each up to the next one: `detect` (from the last heartbeat of the lost leader to the proof that
 its processes are dead), `submit` (to the next submission, with the delay of the restart strategy), `lead` (to its
-leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part. Airflow
-reports `submit` and `lead`: the other times are not recorded.
+leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part.
 
 A counter begins at 0 with each driver, and `spark_ha_accepted_losses_total` with each run. `spark_ha_restarts_day` and
-the attempts are read when a driver begins to lead, from the newest 50 attempts of its run; Airflow reads them again. A
-source that does not report its lag, like a directory of files, has no sample here. An ended run has only `job_state`
-and `job_stalled` in Airflow; a deleted job has no state.
+the attempts are read when a driver begins to lead, from the newest 50 attempts of its run. A source that does not
+report its lag, like a directory of files, has no sample here. A deleted job has no state.
 """
 
 

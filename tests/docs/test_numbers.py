@@ -214,8 +214,12 @@ SENTENCES = [
         for page in UNINSPECTED[:2]
     ),
     *(
-        (page, f"has inspected none for {WORDS[threshold('SparkHaNotInspected') / 60]} minutes")
+        (page, f"has inspected none for {WORDS[observed_leadership._NOT_INSPECTED_SECONDS / 60]} minutes")
         for page in UNINSPECTED[2:]
+    ),
+    (
+        "how-to/recover-jobs.md",
+        f"report {WORDS[observed_leadership._NOT_INSPECTED_SECONDS / 60]} minutes without one",
     ),
     ("how-to/recover-jobs.md", f"takes {'a quarter of an hour' if ReconcileTimings().act == 900 else '?'}"),
     ("how-to/alerts.md", f"within `grace` ({GRACE} s in the DAG)"),

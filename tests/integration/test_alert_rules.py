@@ -24,6 +24,11 @@ SEVERITY = {
 }
 
 
+def alerted(event: str, values: str) -> dict[str, str]:
+    """Return the series of an alert that Airflow reports."""
+    return {f'spark_ha_job_alert{{{JOB}, event="{event}"}}': values}
+
+
 def told(**values: str) -> dict[str, str]:
     """Return series of one job: name of a metric without its prefix -> values."""
     return {f"spark_ha_{name}{{{JOB}}}": value for name, value in values.items()}
@@ -35,7 +40,7 @@ SUBMITTED = f'spark_ha_job_state{{{JOB}, state="SUBMITTED"}}'
 STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
-INSPECTED = 'spark_ha_inspection_age_seconds{cluster="c"}'
+NOT_INSPECTED = 'spark_ha_not_inspected{cluster="c"}'
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
 EACH_FAILS_AFTER_TWO_MINUTES = " ".join(str(half_minute // 4) for half_minute in range(60))
 
@@ -48,6 +53,8 @@ FIRES = [
     ("SparkHaStalled", told(job_stalled="1x60")),
     ("SparkHaCheckpointOld", {**told(checkpoint_age_seconds="700+30x60"), COMMITS: "5x60"}),
     ("SparkHaCheckpointOld", {**told(leader_since_timestamp_seconds="0x60"), COMMITS: "5x60"}),
+    ("SparkHaCheckpointOld", alerted("checkpoint_old", "1x60")),
+    ("SparkHaCheckpointFailing", alerted("checkpoint_failing", "1x60")),
     ("SparkHaCheckpointFailing", told(checkpoint_failures_total="0+1x60")),
     ("SparkHaCheckpointFailing", told(checkpoint_failures_total=EACH_FAILS_AFTER_TWO_MINUTES)),
     ("SparkHaRestartBudgetLow", told(restart_attempts_used="1x60", restart_attempts_limit="1x60")),
@@ -55,8 +62,10 @@ FIRES = [
     ("SparkHaRestartsOften", {f'spark_ha_restarts_day{{{JOB}, reason="killed"}}': "6x60"}),
     ("SparkHaLagGrows", {LAG: "20000+100x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="0.5x60")),
-    ("SparkHaNotInspected", {INSPECTED: "301x60"}),
+    ("SparkHaNotInspected", {NOT_INSPECTED: "1x60"}),
     ("SparkHaInputLost", told(accepted_losses_total="0x10 1x50")),
+    ("SparkHaInputLost", alerted("input_lost", "1x60")),
+    ("SparkHaJobAlert", alerted("quarantined", "1x60")),
 ]
 QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
@@ -82,8 +91,10 @@ QUIET = [
     ("SparkHaLagGrows", {LAG: "20000-100x60"}),
     ("SparkHaLagGrows", {LAG: "100+1x60"}),
     ("SparkHaLeaseShort", told(lease_margin_seconds="5x60")),
-    ("SparkHaNotInspected", {INSPECTED: "75x60"}),
+    ("SparkHaNotInspected", {NOT_INSPECTED: "1x50 0x10"}),
     ("SparkHaInputLost", told(accepted_losses_total="1x60")),
+    ("SparkHaJobAlert", alerted("quarantined", "1x50 0x10")),
+    ("SparkHaJobAlert", alerted("no_leader", "1x60")),  # SparkHaLeaderLost reports it
 ]
 
 
@@ -93,7 +104,11 @@ def test_every_rule_has_both_cases() -> None:
 
 @pytest.mark.parametrize(("alert", "series"), FIRES)
 def test_a_rule_fires(alert: str, series: dict[str, str], tmp_path: Path) -> None:
-    labels = {"SparkHaLagGrows": QUERY, "SparkHaNotInspected": 'cluster="c"'}
+    labels = {
+        "SparkHaLagGrows": QUERY,
+        "SparkHaNotInspected": 'cluster="c"',
+        "SparkHaJobAlert": f'{JOB}, event="quarantined"',
+    }
     case = Case(alert, SEVERITY[alert], series, firing=labels.get(alert, JOB))
 
     assert disagreement(RULES, case, tmp_path) == ""

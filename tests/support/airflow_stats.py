@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, cast
 from unittest import mock
 
-from airflow_provider_ha.airflow_side import job_samples as compat  # its Stats is the one that the triggerer has
+from airflow_provider_ha.airflow_side import job_stats as compat  # its Stats is the one that the triggerer has
 from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS, AIRFLOW_V_3_3_PLUS
 from tests.support.receivers import LOOPBACK, Received, otlp, statsd
 

@@ -137,10 +137,7 @@ def sent(receiver: Received, metric: Metric, *labels: str) -> list[float]:
 def test_the_metrics_of_a_job_without_a_task_come_from_the_triggerer(receiver: Received) -> None:
     wait_until(lambda: 1.0 in sent(receiver, metric_names.JOB_STATE, "RUNNING"), timeout=PATIENCE, what="its state")
 
-    assert sent(receiver, metric_names.LEADER_EPOCH)[-1] == 1.0
-    assert sent(receiver, metric_names.CHECKPOINT_NUMBER)[-1] >= 1.0
-    assert sent(receiver, metric_names.ATTEMPTS_LIMIT)[-1] == -1.0
-    assert sent(receiver, metric_names.RESTARTS, "host")[-1] == 0.0
+    assert sent(receiver, metric_names.JOB_STALLED)[-1] == 0.0
 
 
 def test_a_driver_that_is_lost_with_its_host_is_told_and_so_is_its_recovery(
@@ -171,11 +168,14 @@ def test_the_loss_was_mailed_as_the_how_to_says(mailbox: Mailbox) -> None:
 
 
 @pytest.mark.usefixtures("job")
-def test_the_recovery_is_in_the_metrics_by_reason_and_phase(receiver: Received) -> None:
-    wait_until(lambda: sent(receiver, metric_names.RECOVERY, "lead"), timeout=PATIENCE, what="the recovery")
+def test_the_loss_and_its_end_are_in_the_metrics(receiver: Received) -> None:
+    def alerts() -> list[float]:
+        return sent(receiver, metric_names.JOB_ALERT, "no_leader")
 
-    assert sent(receiver, metric_names.LEADER_EPOCH)[-1] == 2.0
-    assert sent(receiver, metric_names.RESTARTS, "host")[-1] == 1.0
+    wait_until(lambda: alerts()[-1:] == [0.0], timeout=PATIENCE, what="the end of the alert")
+
+    assert 1.0 in alerts()
+    assert 1.0 in sent(receiver, metric_names.JOB_STATE, "LOST")
 
 
 def test_a_checkpoint_that_gets_old_while_batches_are_committed_is_told(

@@ -21,7 +21,7 @@ from airflow_provider_ha.jobs.model import JobState
 
 
 DASHBOARD, RULES = MONITORING / "spark-ha-dashboard.json", MONITORING / "spark-ha-alerts.yaml"
-MAPPINGS = MONITORING / "spark-ha-statsd-mappings.yaml"  # tests/unit/airflow_side/test_job_samples.py
+MAPPINGS = MONITORING / "spark-ha-statsd-mappings.yaml"  # tests/unit/airflow_side/test_stat_names.py
 LISTED = {
     f"{metric.name}{part}": metric
     for metric in METRICS

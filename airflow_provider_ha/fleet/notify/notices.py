@@ -118,6 +118,15 @@ class Notices:
         due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
         return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
 
+    @property
+    def alerts(self) -> frozenset[tuple[str, str]]:
+        """The reported conditions that last: job, empty for the cluster, and kind."""
+        return frozenset(
+            (job_id, lasting.condition.kind)
+            for (job_id, _), lasting in (self._watched or {}).items()
+            if lasting.condition.kind not in ("", GRANTED) and (lasting.reported is not None or lasting.outage)
+        )
+
     def next_due(self, now: float) -> float:
         """Return the seconds until something that is known already is due."""
         return max(

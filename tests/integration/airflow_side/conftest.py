@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,17 +73,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 @pytest.fixture
 def task_instance() -> Any:
     return SimpleNamespace(id="ti-1", dag_id="dag", task_id="task", run_id="run", map_index=-1, try_number=1)
-
-
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nothing was left out of the search for cycles yet; what is left out by the test lasts longer than it."""
-    from airflow_provider_ha.triggers import _lasting_objects
-
-    monkeypatch.setattr(_lasting_objects, "_LASTING", _lasting_objects.LastingObjects())
-    gc.unfreeze()
-    yield
-    gc.freeze()  # as before: what the tests have imported
 
 
 @pytest.fixture

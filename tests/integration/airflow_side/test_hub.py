@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 from collections import deque
@@ -24,7 +23,6 @@ from airflow_provider_ha.fleet.notify.session import Announcements, WatchedNodes
 from airflow_provider_ha.jobs.runs.watchers import LIVE, Announcement
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _hub as hub
-from airflow_provider_ha.triggers import _lasting_objects
 from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
@@ -280,53 +278,6 @@ def test_an_invalid_job_id_ends_the_wait_with_what_to_do(opened: list[Any]) -> N
     assert event["status"] == "error"
     assert "reserved" in event["reason"]
     assert not opened
-
-
-@pytest.mark.usefixtures("searched")
-def test_what_was_imported_is_left_out_of_the_search_for_cycles_once(
-    coordinator: Coordinator, paths: JobPaths, opened: list[Any]
-) -> None:
-    submit(coordinator, paths)
-    left_out: list[int] = []
-
-    async def watch() -> None:
-        trigger = SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER)
-        looks = looks_of(trigger)
-        waiting = asyncio.ensure_future(first_event(trigger))
-        await until(lambda: looks, "a look")
-        left_out.append(gc.get_freeze_count())
-        await cancelled(waiting)
-
-    asyncio.run(watch())
-    asyncio.run(watch())
-
-    assert len(opened) == 2
-    assert left_out[0] > 10_000, "what Airflow has imported"
-    assert left_out[1] <= left_out[0], "what is made later is searched"
-
-
-@pytest.mark.usefixtures("searched")
-def test_waits_are_left_out_of_the_search_when_there_are_more_than_ever(
-    coordinator: Coordinator, paths: JobPaths, opened: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submit(coordinator, paths)
-    monkeypatch.setattr(_lasting_objects, "_MORE", 20)
-    left_out: list[int] = []
-
-    async def watch(count: int) -> None:
-        triggers = [SparkHaLeaderTrigger(job_id="flights", poll_interval=NEVER) for _ in range(count)]
-        looks = [looks_of(trigger) for trigger in triggers]
-        waiting = [asyncio.ensure_future(first_event(trigger)) for trigger in triggers]
-        await until(lambda: all(looks), "a look of each")
-        left_out.append(gc.get_freeze_count())
-        await cancelled(*waiting)
-
-    for count in (1, 30, 30):
-        asyncio.run(watch(count))
-
-    assert len(opened) == 3
-    assert left_out[1] > left_out[0] + 30, "the waits"
-    assert left_out[2] <= left_out[1], "no more than before"
 
 
 def test_people_are_shown_a_wait_after_the_first_looks_of_others(

@@ -1,4 +1,4 @@
-"""What a triggerer sends to Airflow's Stats: real triggers of real records, real clients, and a receiver for each.
+"""States and alerts in Airflow's Stats: real triggers of real records, real clients, and a receiver for each protocol.
 
 Airflow is configured by the lines of docs/how-to/metrics.md.
 """
@@ -6,37 +6,29 @@ Airflow is configured by the lines of docs/how-to/metrics.md.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.airflow_side import job_samples, job_stats
-from airflow_provider_ha.airflow_side.job_stats import JobMetricsReader
+from airflow_provider_ha.airflow_side import job_stats
 from airflow_provider_ha.cli.metrics import MONITORING
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Reads, SetData
-from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.metric_names import METRICS, Emitter
-from airflow_provider_ha.jobs.model import JobState, QueryStatus, Status
-from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.triggers import _hub as hub
-from airflow_provider_ha.triggers import _lasting_objects
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
 from tests.support.airflow_stats import PROTOCOLS, received_by, sent_to
-from tests.support.clusters.airflow_helpers import storage_path
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.clusters.trigger_helpers import cancelled, first_event, until
 from tests.support.receivers import Received
@@ -47,31 +39,34 @@ pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
 
 HOUR = timedelta(hours=1)
 LISTED = {metric.stats_name for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
+MINUTE = job_stats.INTERVAL
 
 
 @pytest.fixture
 def receiver(request: pytest.FixtureRequest) -> Iterator[Received]:
-    """A receiver that Airflow is configured for. Plain StatsD if nothing else is asked."""
+    """A receiver that Airflow is configured for; plain StatsD by default."""
     with received_by(getattr(request, "param", "statsd")) as received:
         yield received
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report every fraction of a second."""
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns and repetitions come after fractions of a second."""
     monkeypatch.setattr(job_stats, "_TICK", 0.02)
     monkeypatch.setattr(job_stats, "INTERVAL", 0.1)
 
 
 @pytest.fixture
-def job(config: HaConfig, coordinator: KazooCoordinator, cluster_paths: Any) -> ShownJob:
-    """A job that has recovered a loss a minute ago, with a checkpoint, and with a query that tells its lag.
+def once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test sees the first report, and reports of changes only."""
+    monkeypatch.setattr(job_stats, "INTERVAL", MINUTE)
 
-    The leader of its cluster has inspected it half an hour ago.
-    """
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: KazooCoordinator, cluster_paths: Any) -> ShownJob:
+    """A job that is led again after a loss. The leader of its cluster inspected it half an hour ago."""
     at = now()
-    store = open_store(config)
-    shown = ShownJob(coordinator, store, cluster_paths, "flights").submit(at - HOUR).lead(at - HOUR)
+    shown = ShownJob(coordinator, open_store(config), cluster_paths, "flights").submit(at - HOUR).lead(at - HOUR)
     shown.lose(at - timedelta(seconds=70)).recover(at - timedelta(seconds=66)).lead(at - timedelta(seconds=60))
     shown.take_checkpoint(at - timedelta(seconds=30))
     write_status(shown)
@@ -81,27 +76,8 @@ def job(config: HaConfig, coordinator: KazooCoordinator, cluster_paths: Any) -> 
     return shown
 
 
-def write_status(job: ShownJob, *, checkpoint: int = 1, stalled: str = "", committed: int = 310) -> None:
-    query = QueryStatus(
-        planned=committed,
-        committed=committed,
-        batch_at=now(),
-        batch_seconds=2.5,
-        input_rows=60,
-        input_rate=6.0,
-        processed_rate=24.0,
-        lag=4,
-        committed_at=now(),
-    )
-    status = Status(
-        state=JobState.RUNNING,
-        run=job.run,
-        epoch=job.epoch,
-        queries={"revenue": query},
-        checkpoint=checkpoint,
-        stalled=stalled,
-        at=now(),
-    )
+def write_status(job: ShownJob, *, stalled: str = "") -> None:
+    status = Status(state=JobState.RUNNING, run=job.run, epoch=job.epoch, stalled=stalled, at=now())
     if job.coordinator.find(job.paths.status) is None:
         job.status(now())
     job.coordinator.commit(SetData(job.paths.status, status.to_bytes()))
@@ -111,8 +87,39 @@ def follower(job: ShownJob) -> SparkHaJobTrigger:
     return SparkHaJobTrigger(job_id=job.job_id, run=1, attempt=2, wait_for="finished")
 
 
+def watcher() -> SparkHaClusterTrigger:
+    """Return the trigger of the DAG alerts, which reports each condition soon."""
+    return SparkHaClusterTrigger(grace=0.1, poll_interval=0.1, health_interval=0.1, recovers=False)
+
+
+class Gauges:
+    """Values of the job's gauges, without tags."""
+
+    def __init__(self, receiver: Received, config: HaConfig, job_id: str = "flights") -> None:
+        self._receiver, self._begin = receiver, f"{config.cluster_id}.{job_id}"
+
+    def values(self, name: str, label: str = "") -> list[float]:
+        """Return all values in the order of their arrival."""
+        return self._receiver.values(".".join(filter(None, (f"airflow.spark_ha.{name}.{self._begin}", label))))
+
+    def state(self) -> str | None:
+        """Return the state whose newest value is 1; ``None`` without one, or with several."""
+        found = [each.value for each in JobState if (self.values("job_state", each.value) or [0.0])[-1] == 1.0]
+        return found[0] if len(found) == 1 else None
+
+    def alert(self, event: str) -> float | None:
+        """Return the newest value of an alert; ``None`` before the first one."""
+        values = self.values("job_alert", event)
+        return values[-1] if values else None
+
+
+@pytest.fixture
+def gauges(receiver: Received, config: HaConfig) -> Gauges:
+    return Gauges(receiver, config)
+
+
 def reads_of(opened: list[Any]) -> list[str]:
-    """Return what the newest session reads from now on, in one list."""
+    """Return the paths that the newest session reads from now on, in one list."""
     read, real = list[str](), opened[-1].coordinator.read
 
     def noted(reads: Reads, **options: Any) -> Any:
@@ -123,11 +130,22 @@ def reads_of(opened: list[Any]) -> list[str]:
     return read
 
 
-def watched(*triggers: Any, until_true: Callable[[], Any], what: str = "what is sent") -> None:
-    """Have triggers wait until something is so."""
+async def consumed(trigger: SparkHaClusterTrigger) -> None:
+    """Take the events of a trigger, as Airflow does."""
+    async for _ in trigger.run():
+        pass
+
+
+def watched(*triggers: Any, until_true: Callable[[], Any], what: str = "the values") -> None:
+    """Let triggers wait until a condition holds."""
 
     async def watch() -> None:
-        waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+        waiting = [
+            asyncio.ensure_future(
+                consumed(trigger) if isinstance(trigger, SparkHaClusterTrigger) else anext(trigger.run())
+            )
+            for trigger in triggers
+        ]
         await until(until_true, what)
         assert not any(each.done() for each in waiting)
         await cancelled(*waiting)
@@ -135,76 +153,48 @@ def watched(*triggers: Any, until_true: Callable[[], Any], what: str = "what is 
     asyncio.run(watch())
 
 
-@pytest.mark.usefixtures("often")
 @pytest.mark.parametrize("receiver", PROTOCOLS, indirect=True)
-def test_every_metric_of_the_list_arrives_and_no_other_one(receiver: Received, job: ShownJob) -> None:
+def test_every_metric_of_airflow_arrives_and_no_other(receiver: Received, job: ShownJob) -> None:
     def listed_names() -> set[str]:
-        """Return the names that arrived, without the values that follow the name where there are no tags."""
+        """Return the names that arrived, without the values that follow a name without tags."""
         ours = {name for name in receiver.names() if name.startswith("airflow.spark_ha.")}
         return {".".join(name.split(".")[1:3]) for name in ours}
 
-    watched(follower(job), until_true=lambda: listed_names() >= LISTED, what="every metric")
+    job.lose(now())
+    watched(watcher(), until_true=lambda: listed_names() >= LISTED, what="every metric")
 
     assert listed_names() == LISTED
 
 
-@pytest.mark.usefixtures("often")
 @pytest.mark.parametrize(
     ("receiver", "tag"),
     [("opentelemetry", "job_id"), ("datadog", "spark_job"), ("influxdb", "spark_job")],
     indirect=["receiver"],
 )
-def test_labels_are_tags_also_with_what_airflow_drops_by_default(
+def test_labels_are_tags_that_airflow_keeps_by_default(
     receiver: Received, tag: str, job: ShownJob, config: HaConfig
 ) -> None:
     common = {"cluster": config.cluster_id, tag: "flights"}
 
-    def lags() -> list[float]:
-        return receiver.values("airflow.spark_ha.lag_rows", **common, query="revenue")
+    def states(state: str) -> list[float]:
+        return receiver.values("airflow.spark_ha.job_state", **common, state=state)
 
-    watched(follower(job), until_true=lags)
+    watched(follower(job), until_true=lambda: states("RUNNING") and states("LOST"))
 
-    assert set(lags()) == {4.0}
-    assert set(receiver.values("airflow.spark_ha.job_state", **common, state="RUNNING")) == {1.0}
-    assert set(receiver.values("airflow.spark_ha.job_state", **common, state="LOST")) == {0.0}
-
-
-@pytest.mark.usefixtures("often")
-def test_without_tags_the_name_says_which_job(receiver: Received, job: ShownJob, config: HaConfig) -> None:
-    begin = f"{config.cluster_id}.flights"
-
-    watched(follower(job), until_true=lambda: receiver.values(f"airflow.spark_ha.lag_rows.{begin}.revenue"))
-
-    def value(name: str, *labels: str) -> float:
-        return receiver.values(".".join((f"airflow.spark_ha.{name}.{begin}", *labels)))[-1]
-
-    assert value("job_state", "RUNNING") == 1.0
-    assert value("job_stalled") == 0.0
-    assert value("leader_epoch") == 2.0
-    assert value("checkpoint_number") == 1.0
-    assert 29.0 < value("checkpoint_age_seconds") < 600.0
-    assert value("batch_duration_seconds", "revenue") == 2.5
-    assert value("restarts_day", "killed") == 1.0
-    assert value("restarts_day", "outage") == 0.0
-    assert value("restart_attempts_used") == 1.0
-    assert value("restart_attempts_limit") == -1.0
-    assert 1800.0 <= receiver.values(f"airflow.spark_ha.inspection_age_seconds.{config.cluster_id}")[-1] < 2400.0
-    assert value("recovery_seconds", "submit") == 4.0
-    assert value("recovery_seconds", "lead") == 6.0
+    assert set(states("RUNNING")) == {1.0}
+    assert set(states("LOST")) == {0.0}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("often")
-def test_the_real_statsd_exporter_serves_what_a_driver_serves_with_the_mappings_that_we_ship(
-    job: ShownJob, config: HaConfig
-) -> None:
+def test_the_real_statsd_exporter_serves_the_names_and_labels_of_our_mappings(job: ShownJob, config: HaConfig) -> None:
     told = {metric.name: set(metric.label_names) for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
     common = {"cluster": config.cluster_id, "job_id": "flights"}
+    job.lose(now())
 
     with statsd_exporter(MONITORING) as exporter, sent_to("statsd", exporter):
         watched(
-            follower(job),
+            watcher(),
             until_true=lambda: {name for name, _ in exporter.gauges("spark_ha")} >= set(told),
             what="every metric",
         )
@@ -216,146 +206,90 @@ def test_the_real_statsd_exporter_serves_what_a_driver_serves_with_the_mappings_
     assert {(name, frozenset(dict(labels))) for name, labels in served} == {
         (name, frozenset(labels)) for name, labels in told.items()
     }
-    assert value("spark_ha_lag_rows", query="revenue") == 4.0
-    assert value("spark_ha_job_state", state="RUNNING") == 1.0
-    assert value("spark_ha_job_state", state="LOST") == 0.0
-    assert value("spark_ha_leader_epoch") == 2.0
-    assert value("spark_ha_recovery_seconds", phase="lead") == 6.0
+    assert value("spark_ha_job_state", state="LOST") == 1.0
+    assert value("spark_ha_job_state", state="RUNNING") == 0.0
+    assert value("spark_ha_job_alert", event="no_leader") == 1.0
 
 
-@pytest.mark.usefixtures("often")
-def test_news_of_a_job_that_is_led_are_sent_without_reading_it_as_a_whole(
-    receiver: Received, job: ShownJob, config: HaConfig, opened: list[Any]
-) -> None:
-    begin = f"{config.cluster_id}.flights"
-
-    def number() -> float:
-        return (receiver.values(f"airflow.spark_ha.checkpoint_number.{begin}") or [0.0])[-1]
-
-    def seen(state: str) -> bool:
-        return (receiver.values(f"airflow.spark_ha.job_state.{begin}.{state}") or [0.0])[-1] == 1.0
-
+def test_a_led_job_costs_one_read_until_its_state_changes(job: ShownJob, gauges: Gauges, opened: list[Any]) -> None:
     async def watch() -> set[str]:
         waiting = asyncio.ensure_future(anext(follower(job).run()))
-        await until(lambda: number() == 1.0, "the first report")
+        await until(lambda: len(gauges.values("job_state", "RUNNING")) > 3, "reports with a watched leader")
         read = reads_of(opened)
-        job.take_checkpoint(now())
-        write_status(job, checkpoint=2, stalled="revenue hangs")
-        await until(lambda: number() == 2.0 and seen("STALLED"), "the second report")
+        write_status(job, stalled="revenue hangs")
+        await until(lambda: gauges.state() == "STALLED", "the change")
         await cancelled(waiting)
         return set(read)
 
     read = asyncio.run(watch())
 
     polled = {job.paths.leader, job.paths.run_result(1)}  # once a minute, by the session
-    assert read - polled == {job.paths.status, job.paths.checkpoint(2)}
+    assert read - polled == {job.paths.status}
+    assert gauges.values("job_stalled")[-1] == 1.0
 
 
-@pytest.mark.usefixtures("often")
-def test_a_zero_that_was_sent_is_not_sent_with_each_report(receiver: Received, job: ShownJob, config: HaConfig) -> None:
-    def arrived(name: str) -> list[float]:
-        return receiver.values(f"airflow.spark_ha.{name}".format(f"{config.cluster_id}.flights"))
-
-    watched(follower(job), until_true=lambda: len(arrived("leader_epoch.{}")) >= 3)
-
-    assert 0 < len(arrived("job_state.{}.LOST")) < 3
-    assert len(arrived("job_state.{}.RUNNING")) >= 3
-
-
-@pytest.mark.usefixtures("often")
-def test_the_next_leader_is_reported(receiver: Received, job: ShownJob, config: HaConfig) -> None:
-    begin = f"{config.cluster_id}.flights"
-
-    def newest(name: str) -> float:
-        return (receiver.values(f"airflow.spark_ha.{name}.{begin}") or [0.0])[-1]
-
+@pytest.mark.usefixtures("once_a_minute")
+def test_a_new_leader_is_reported_before_the_minute_is_over(job: ShownJob, gauges: Gauges) -> None:
     async def watch() -> None:
-        waiting = asyncio.ensure_future(anext(SparkHaClusterTrigger().run()))
-        await until(lambda: newest("leader_epoch") == 2.0, "the first report")
+        waiting = asyncio.ensure_future(consumed(SparkHaClusterTrigger()))
+        await until(lambda: gauges.state() == "RUNNING", "the first report")
         job.lose(now(), proven=False)
-        await until(lost, "the loss")
+        await until(lambda: gauges.state() == "LOST", "the loss")
         job.recover(now()).lead(now())
-        write_status(job)
-        await until(lambda: newest("leader_epoch") == 3.0, "the next leader")
+        await until(lambda: gauges.state() == "STARTING", "the next leader")
         await cancelled(waiting)
-
-    def lost() -> bool:
-        return receiver.values(f"airflow.spark_ha.job_state.{begin}.LOST")[-1] == 1.0
 
     asyncio.run(watch())
 
-    assert receiver.values(f"airflow.spark_ha.restarts_day.{begin}.host")[-1] == 1.0
 
-
-def test_a_run_that_ends_is_reported_once_more_when_its_trigger_is_gone(
-    receiver: Received, job: ShownJob, config: HaConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_stats, "_TICK", 0.02)
-    begin = f"airflow.spark_ha.job_state.{config.cluster_id}.flights"
-
+@pytest.mark.usefixtures("once_a_minute")
+def test_a_run_that_ends_is_reported_after_its_trigger_has_ended(job: ShownJob, gauges: Gauges) -> None:
     async def watch() -> dict[str, Any]:
         waiting = asyncio.ensure_future(first_event(follower(job)))
-        await until(lambda: receiver.values(f"{begin}.RUNNING"), "the first report")
+        await until(lambda: gauges.state() == "RUNNING", "the first report")
         job.end(now(), JobState.FAILED, "the same error came 3 times")
         return await waiting
 
     assert asyncio.run(watch())["state"] == "FAILED"
 
-    assert receiver.values(f"{begin}.RUNNING") == [1.0, 0.0]
-    assert receiver.values(f"{begin}.FAILED") == [0.0, 1.0]
+    assert gauges.values("job_state", "RUNNING") == [1.0, 0.0]
+    assert gauges.values("job_state", "FAILED") == [0.0, 1.0]
 
 
+def test_a_state_is_repeated_without_its_zeros(job: ShownJob, gauges: Gauges) -> None:
+    watched(follower(job), until_true=lambda: len(gauges.values("job_state", "RUNNING")) >= 3)
+
+    assert gauges.values("job_state", "LOST") == [0.0]
+
+
+@pytest.mark.usefixtures("once_a_minute")
 def test_many_triggers_send_a_job_once_in_an_interval(
-    receiver: Received, job: ShownJob, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+    receiver: Received, job: ShownJob, gauges: Gauges, config: HaConfig
 ) -> None:
-    monkeypatch.setattr(job_stats, "_TICK", 0.02)
-    begin = f"{config.cluster_id}.flights"
-    triggers = [
-        follower(job),
-        follower(job),
-        SparkHaLeaderTrigger(job_id="flights", min_epoch=9),
-        SparkHaClusterTrigger(),
-    ]
-    other = ShownJob(job.coordinator, job.store, job.cluster, "later")
+    triggers = [follower(job), follower(job), SparkHaLeaderTrigger(job_id="flights", min_epoch=9)]
+    other, later = ShownJob(job.coordinator, job.store, job.cluster, "later"), Gauges(receiver, config, "later")
 
     async def watch() -> None:
-        waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
-        await until(lambda: receiver.values(f"airflow.spark_ha.leader_epoch.{begin}"), "the first report")
-        other.submit(now()).lead(now())  # makes the cluster's watcher begin anew
-        later = f"airflow.spark_ha.leader_epoch.{config.cluster_id}.later"
-        await until(lambda: receiver.values(later), "another job")
-        assert receiver.values(f"airflow.spark_ha.leader_epoch.{begin}") == [2.0]
+        waiting: list[asyncio.Task[Any]] = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+        waiting.append(asyncio.ensure_future(consumed(SparkHaClusterTrigger())))
+        await until(lambda: gauges.state() == "RUNNING", "the first report")
+        other.submit(now()).lead(now())
+        await until(lambda: later.state() == "STARTING", "another job")
         await cancelled(*waiting)
 
     asyncio.run(watch())
 
-
-@pytest.mark.usefixtures("often")
-@pytest.mark.usefixtures("receiver", "searched")
-def test_what_is_kept_of_a_reported_job_is_left_out_of_the_search_for_cycles(
-    job: ShownJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_lasting_objects, "_MORE", 1)
-    monkeypatch.setattr(hub, "_TICK", 0.02)
-    kept = JobMetricsReader()
-    monkeypatch.setattr(job_stats, "JobMetricsReader", lambda: kept)
-
-    def left_out() -> bool:
-        return bool(kept) and not any(each is kept._known.get(job.job_id) for each in gc.get_objects())
-
-    watched(follower(job), until_true=left_out, what="the search to leave it out")
+    assert gauges.values("job_state", "RUNNING") == [1.0]
 
 
-@pytest.mark.usefixtures("often")
-def test_a_job_that_is_deleted_is_in_no_state(receiver: Received, job: ShownJob, config: HaConfig) -> None:
-    begin = f"airflow.spark_ha.job_state.{config.cluster_id}.flights"
+def test_a_deleted_job_is_in_no_state(job: ShownJob, gauges: Gauges) -> None:
     job.end(now(), JobState.CANCELED)
 
     async def watch() -> None:
-        waiting = asyncio.ensure_future(anext(SparkHaClusterTrigger().run()))
-        await until(lambda: 1.0 in receiver.values(f"{begin}.CANCELED"), "its end")
+        waiting = asyncio.ensure_future(consumed(SparkHaClusterTrigger()))
+        await until(lambda: gauges.state() == "CANCELED", "its end")
         job.coordinator.commit(*_all_of(job))
-        await until(lambda: receiver.values(f"{begin}.CANCELED")[-1] == 0.0, "its deletion")
+        await until(lambda: gauges.values("job_state", "CANCELED")[-1] == 0.0, "its deletion")
         await cancelled(waiting)
 
     asyncio.run(watch())
@@ -370,66 +304,50 @@ def _all_of(job: ShownJob) -> list[Delete]:
     return [Delete(path) for path in below(job.paths.base)]
 
 
-@pytest.mark.usefixtures("often")
-def test_a_driver_that_is_proven_dead_is_reported_although_no_leader_changes(
-    receiver: Received, config: HaConfig, job: ShownJob
-) -> None:
-    begin = f"airflow.spark_ha.job_state.{config.cluster_id}.later"
-    later = ShownJob(job.coordinator, job.store, job.cluster, "later").submit(now())
-
+def test_an_alert_is_repeated_until_its_condition_ends(job: ShownJob, gauges: Gauges) -> None:
     async def watch() -> None:
-        waiting = asyncio.ensure_future(anext(SparkHaClusterTrigger().run()))
-        await until(lambda: receiver.values(f"{begin}.SUBMITTED"), "the first report")
-        gone = SubmissionExit(code=1, reason="no memory", at=now())
-        later.coordinator.commit(Create(later.paths.submission_exit(1, 1), gone.to_bytes()))
-        await until(lambda: receiver.values(f"{begin}.LOST")[-1] == 1.0, "the loss")
+        waiting = asyncio.ensure_future(consumed(watcher()))
+        await until(lambda: gauges.state() == "RUNNING", "the first report")
+        job.lose(now())
+        await until(lambda: len(gauges.values("job_alert", "no_leader")) >= 3, "its repetition")
+        job.recover(now()).lead(now())
+        await until(lambda: gauges.alert("no_leader") == 0.0, "its end")
         await cancelled(waiting)
 
     asyncio.run(watch())
 
-
-@pytest.mark.usefixtures("often")
-def test_storage_that_is_away_is_asked_once_in_a_turn_and_hides_nothing_else(
-    receiver: Received, job: ShownJob, config: HaConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin = f"airflow.spark_ha.leader_epoch.{config.cluster_id}"
-    ShownJob(job.coordinator, job.store, job.cluster, "later").submit(now()).lead(now())
-    asked, turns, real = list[str](), list[int](), JobMetricsReader.read
-
-    def away(self: JobContext, run: object) -> object:
-        del run
-        asked.append(self.job_id)
-        raise StorageUnavailableError("storage hangs")
-
-    def counted(self: JobMetricsReader, session: Any, job_ids: Any) -> Any:
-        turns.append(len(job_ids))
-        return real(self, session, job_ids)
-
-    monkeypatch.setattr(JobContext, "graph_of", away)
-    monkeypatch.setattr(JobMetricsReader, "read", counted)
-    watched(
-        SparkHaClusterTrigger(),
-        until_true=lambda: all(len(receiver.values(f"{begin}.{each}")) > 2 for each in ("flights", "later")),
-    )
-
-    assert 2 in turns
-    assert len(asked) <= len(turns)
+    *active, last = gauges.values("job_alert", "no_leader")
+    assert set(active) == {1.0}
+    assert last == 0.0
 
 
-@pytest.mark.usefixtures("often")
-def test_the_options_of_a_run_are_read_once_and_their_absence_hides_nothing(
+def test_the_end_of_a_trigger_ends_no_alert(job: ShownJob, gauges: Gauges) -> None:
+    job.lose(now())
+
+    async def watch() -> None:
+        staying = asyncio.ensure_future(anext(SparkHaLeaderTrigger(job_id="flights", min_epoch=9).run()))
+        waiting = asyncio.ensure_future(consumed(watcher()))
+        await until(lambda: gauges.alert("no_leader") == 1.0, "the alert")
+        await cancelled(waiting)
+        before = len(gauges.values("job_state", "LOST"))
+        await until(lambda: len(gauges.values("job_state", "LOST")) > before + 2, "later reports")
+        await cancelled(staying)
+
+    asyncio.run(watch())
+
+    assert gauges.alert("no_leader") == 1.0
+
+
+def test_a_cluster_that_nothing_inspects_is_an_alert_of_the_cluster(
     receiver: Received, job: ShownJob, config: HaConfig
 ) -> None:
-    begin = f"{config.cluster_id}.flights"
-    for file in Path(storage_path(config)).rglob(job.graph.sha256):
-        file.unlink()
+    name = f"airflow.spark_ha.not_inspected.{config.cluster_id}"
 
-    watched(follower(job), until_true=lambda: len(receiver.values(f"airflow.spark_ha.leader_epoch.{begin}")) > 2)
+    watched(watcher(), until_true=lambda: receiver.values(name))
 
-    assert not receiver.values(f"airflow.spark_ha.restart_attempts_limit.{begin}")
+    assert set(receiver.values(name)) == {1.0}
 
 
-@pytest.mark.usefixtures("often")
 def test_stats_that_refuse_disturb_no_trigger(
     receiver: Received, job: ShownJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -441,7 +359,7 @@ def test_stats_that_refuse_disturb_no_trigger(
         refused.append(name)
         raise socket.gaierror("no such host")
 
-    monkeypatch.setattr(job_samples, "gauge", refuse)
+    monkeypatch.setattr(job_stats, "gauge", refuse)
     with caplog.at_level(logging.WARNING):
         watched(follower(job), until_true=lambda: len(refused) > 2, what="turns that fail")
 
@@ -450,7 +368,6 @@ def test_stats_that_refuse_disturb_no_trigger(
     ]
 
 
-@pytest.mark.usefixtures("often")
 def test_a_receiver_that_hangs_delays_no_event(
     receiver: Received, job: ShownJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -473,7 +390,7 @@ def test_a_receiver_that_hangs_delays_no_event(
 
     monkeypatch.setattr(hub.Hub, "_opened", tick)
     monkeypatch.setattr(job_stats.JobStats, "_next", turn)
-    monkeypatch.setattr(job_samples, "gauge", hang)
+    monkeypatch.setattr(job_stats, "gauge", hang)
     monkeypatch.setattr(job_stats, "_LAST", 0.1)
 
     async def watch() -> dict[str, Any]:
@@ -492,7 +409,6 @@ def test_a_receiver_that_hangs_delays_no_event(
         over.set()
 
 
-@pytest.mark.usefixtures("often")
 def test_without_a_receiver_nothing_is_read_for_metrics(job: ShownJob, opened: list[Any]) -> None:
     async def watch() -> None:
         waiting = asyncio.ensure_future(anext(follower(job).run()))

@@ -54,6 +54,16 @@ def test_a_loss_is_told_once_it_has_lasted() -> None:
     assert told([(0, unled()), (9, unled()), (10, unled()), (11, unled())]) == [(10, NO_LEADER)]
 
 
+def test_an_alert_lasts_from_its_report_to_the_end_of_its_condition() -> None:
+    notices, found = Notices(100.0), []
+    for now, condition in ((0, unled()), (10, unled()), (11, unled(2)), (12, led()), (23, led())):
+        notices.take({FLIGHTS: condition}, now)
+        found.append((now, notices.alerts))
+
+    alert = frozenset({("flights", NO_LEADER)})
+    assert found == [(0, frozenset()), (10, alert), (11, alert), (12, frozenset()), (23, frozenset())]
+
+
 def test_a_loss_that_is_over_in_time_is_not_told() -> None:
     assert told([(0, unled()), (9, led()), (18, led()), (50, QUIET)]) == []
 
