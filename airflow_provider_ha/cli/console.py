@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view
-from airflow_provider_ha.checkpoints.store.pointer_store import UnreadablePointer
+from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.query_names import shown
 
@@ -193,7 +193,7 @@ def print_error(error: HaError, *, as_json: bool) -> None:
         print_json(ErrorDocument(error=error_view(error)))
 
 
-def print_unreadable(pointers: Iterable[UnreadablePointer]) -> None:
+def print_unreadable(pointers: Iterable[UnreadableRecord]) -> None:
     """Print the unreadable pointers, because any may be the newest."""
     for pointer in pointers:
         err.print(f"[bold red]unreadable[/] {escaped(pointer.name)}: {escaped(pointer.reason)}")

@@ -319,9 +319,6 @@ class PointerStore(Generic[P]):
         return f"{self._parent}/{name}"
 
 
-UnreadablePointer = UnreadableRecord
-
-
 @dataclass(frozen=True, slots=True)
 class PointerListing(Generic[P]):
     """Pointers below a node; iterates over the readable ones, newest first.

@@ -59,7 +59,7 @@ from airflow_provider_ha.jobs.runs.submissions import MESSAGE_LIMIT, Failure, Fa
 from airflow_provider_ha.redaction import public, remember
 
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 LOCK_SECONDS = 5.0  # after the end of the dead driver's session the lock is free, or another process leads
 
@@ -82,7 +82,7 @@ def carry_out_cancel(spec: DriverSpec, *, session_ended: bool) -> None:
     except HaError as error:
         if error.retryable:
             raise
-        _log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
+        log.exception("the cancel of run %d could not be carried out; it stays open for the next leader", spec.run)
 
 
 def clean_up_run(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
@@ -95,7 +95,7 @@ def clean_up_run(spec: DriverSpec, *, on_lost: Callable[[str], Any]) -> None:
         with connected(spec) as job:
             _clean(spec, job, on_lost)
     except HaError as error:
-        _log.warning("run %d is not cleaned up; the next leader does it: %s", spec.run, error)
+        log.warning("run %d is not cleaned up; the next leader does it: %s", spec.run, error)
 
 
 def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
@@ -107,7 +107,7 @@ def _cancel(spec: DriverSpec, job: JobRecords, timeout: float) -> None:
             _require_live(runs, spec.run)  # another leader may have ended the run between the check and the grant
             _write_canceled(spec, job, leadership)
     except (JobStateError, LeadershipUnavailableError) as error:
-        _log.info("the cancel of run %d is left to the current leader of the job: %s", spec.run, error)
+        log.info("the cancel of run %d is left to the current leader of the job: %s", spec.run, error)
 
 
 def _write_canceled(spec: DriverSpec, job: JobRecords, leadership: Leadership) -> None:
@@ -176,8 +176,6 @@ def _require_live(runs: RunStore, run: int) -> None:
     if (result := runs.result(run)) is not None:
         raise JobStateError(f"run {run} is {result.state.value} already")
 
-
-log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 _LOGGED = re.compile(
     r"\d{2,4}[-/]\d\d[-/]\d\d[ T]\d\d:|WARNING: Using incubator|Using Spark's default log4j|Setting default log level"

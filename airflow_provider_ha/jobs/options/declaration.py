@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo
@@ -93,8 +94,17 @@ def option(default: Any, description: str, *, shown: Mapping[str, Any] | None = 
     return Field(default, description=description, json_schema_extra=dict(shown or {}), **checks)
 
 
-def options_of(model: type[Any]) -> dict[str, Option]:
+_of_model: dict[type[Any], Mapping[str, Option]] = {}  # each task of a DAG asks several times
+
+
+def options_of(model: type[Any]) -> Mapping[str, Option]:
     """Return name -> option in the order of declaration, including options in groups, without internal fields."""
+    if model not in _of_model:
+        _of_model[model] = MappingProxyType(_declared(model))
+    return _of_model[model]
+
+
+def _declared(model: type[Any]) -> dict[str, Option]:
     found: dict[str, Option] = {}
     for name, field in model.__pydantic_fields__.items():
         kind = field.annotation

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.batch_log import missing_entry
-from airflow_provider_ha.checkpoints.areas.carried_records import STARTED_FILE as STARTED
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries
+from airflow_provider_ha.checkpoints.areas.carried_records import STARTED_FILE, StartedQueries
 from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE, Base, BaseEntry
 from airflow_provider_ha.checkpoints.areas.layered.layered_tree import (
     MARKER,
@@ -363,8 +362,8 @@ class LayeredWorkArea:
 
         Includes queries that its script was about to start: such a query may write no file once its successor reads.
         """
-        data = self.read(key, STARTED)
-        started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED}") if data is not None else None
+        data = self.read(key, STARTED_FILE)
+        started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED_FILE}") if data is not None else None
         noted = list(started.sinks) if started is not None else []
         begun = [query for query in self.queries(key) if query not in noted]
         return [*reversed(noted), *reversed(begun)]
