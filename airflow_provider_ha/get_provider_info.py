@@ -147,7 +147,7 @@ def _cluster_fields() -> dict[str, Any]:
         "retained_days": _field(
             _CLUSTER,
             "Retained days",
-            "For how long a run stays known in any case after its end: longer than a task may take to come again",
+            "Minimum time for which an ended run stays known: longer than the last retry of its task may take",
             type=["number", "null"],
             default=7,
             minimum=1,

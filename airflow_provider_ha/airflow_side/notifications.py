@@ -42,14 +42,14 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "restart_budget_exhausted": (
         "FAILED, and is not started again",
-        "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
+        "Read `spark-ha job logs {job}`, repair the cause, and resubmit it: it continues from its newest checkpoint.",
     ),
     "run_failed": (
         "FAILED",
-        "Read `spark-ha job logs {job}`, repair the cause, and submit it again: it goes on from its newest checkpoint.",
+        "Read `spark-ha job logs {job}`, repair the cause, and resubmit it: it continues from its newest checkpoint.",
     ),
     "failing": (
-        "fails again and again",
+        "fails repeatedly",
         "Read `spark-ha job logs {job}`, and repair the cause. The job restarts automatically.",
     ),
     "checkpoint_failing": (
@@ -65,12 +65,12 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "Look at its queries and executors: `spark-ha job show {job}`, `spark-ha job logs {job}`.",
     ),
     "input_lost": (
-        "continues without input that is gone",
+        "continues without lost input",
         "Its rows are lost. `spark-ha job logs {job}` shows which; compare the output with the source.",
     ),
     "drill_failed": (
         "failed its restore drill",
-        "It may not come back after a disaster: `spark-ha savepoint drills {job}`, then take a savepoint and drill it.",
+        "A restore after a disaster may fail: `spark-ha savepoint drills {job}`, then take a savepoint and drill it.",
     ),
     "recovery_point_exceeded": (
         "would lose more than its recovery point allows",
@@ -154,7 +154,7 @@ def compose(event: Mapping[str, Any], *, at: datetime | None = None, link: str =
     where = [f"{name} {event[name]}" for name in ("run", "attempt", "epoch", "host", "checkpoint") if event.get(name)]
     if where:
         lines.append(f"Where: {', '.join(where)}")
-    lines.append(f"What to do: {to_do.format(job=job_id)}")
+    lines.append(f"Next step: {to_do.format(job=job_id)}")
     if link:
         lines.append(link)
     return AlertMessage(job_id, kind, title, "\n".join(lines), link)

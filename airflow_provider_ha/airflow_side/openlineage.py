@@ -82,7 +82,9 @@ class LineageMixin:
             if context is not None and (self._known_lineage.inputs or self._known_lineage.outputs):
                 self._send_running(context)
         except Exception as error:  # noqa: BLE001
-            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
+            self.log.warning(
+                "OpenLineage events of run %d of job %s are not sent: %s", run, self.job_id, reason_of(error)
+            )
 
     def _send_running(self, context: Any) -> None:
         try:

@@ -79,7 +79,7 @@ def read_place(spark_conn_id: str) -> SparkPlace:
         connection = BaseHook.get_connection(spark_conn_id)
     except AirflowNotFoundException:
         raise ConfigurationError(
-            f"there is no connection {spark_conn_id!r}", next_step="Name one of `airflow connections list`"
+            f"there is no connection {spark_conn_id!r}", next_step="Choose a connection of `airflow connections list`"
         ) from None
     return place_of(connection, connection.extra_dejson)
 
@@ -233,7 +233,7 @@ def _storage_root(connection: ConnectionFields, extra: Mapping[str, Any]) -> str
         raise ConfigurationError(
             f"connection {connection.conn_id!r} has two storage roots: {shown!r} in its field Storage root (schema), "
             f"{named!r} as storage_root in its extra fields",
-            next_step="Remove one of them",
+            next_step="Keep only one value",
         )
     return named or shown or connection.schema
 

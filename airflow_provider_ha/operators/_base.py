@@ -73,7 +73,7 @@ def unknown_job_skips(*, wanted: bool) -> Iterator[None]:
         yield
     except UnknownJobError as error:
         if wanted:
-            raise AirflowSkipException(f"{error} The task is skipped: there is nothing to act on.") from error
+            raise AirflowSkipException(f"{error} The task is skipped, because it has no job to act on.") from error
         raise
 
 

@@ -71,8 +71,8 @@ class ArgumentSecrets(BaseOperator):
         self._mask_arguments()
         for name in secret_names(self.argument_words()):
             self.log.warning(
-                "The value of %s among the arguments looks like a secret. The job graph holds it as it is. Give it in "
-                "env, for example from a connection, and let the script read that variable",
+                "The value of %s among the arguments looks like a secret. The job graph stores it in clear text. "
+                "Give it in env, for example from a connection, and let the script read that variable",
                 name,
             )
 
@@ -131,7 +131,7 @@ def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:
 
     def check(value: Any) -> None:
         if value not in allowed:
-            raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Use one of {', '.join(allowed)}")
+            raise ConfigurationError(f"{parameter}={value!r} is unknown", next_step=f"Choose from {', '.join(allowed)}")
 
     return check
 

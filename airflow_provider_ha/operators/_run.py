@@ -76,7 +76,7 @@ def after_loss(client: HaClient, job_id: str, *, run: int, by: str) -> LossRecov
     job = client.job(job_id)
     snapshot = job.snapshot()
     if snapshot.run is None or snapshot.run.run.number != run:
-        return LossRecovery(f"Run {run} is not the newest run of job {job_id!r} any more")
+        return LossRecovery(f"Run {run} is no longer the newest run of job {job_id!r}")
     try:
         submitted = job.recover(by=by, wait=False)
     except DecisionNeededError:
@@ -230,7 +230,9 @@ class SparkHaWatchOperator(LineageMixin, SparkHaBaseOperator):
             with SparkHaHook(self.spark_ha_conn_id).get_client() as client:
                 self.learn_lineage(client, run)
         except Exception as error:  # noqa: BLE001  # an error of lineage never fails a finished run
-            self.log.warning("OpenLineage is not told of run %d of job %s: %s", run, self.job_id, reason_of(error))
+            self.log.warning(
+                "OpenLineage events of run %d of job %s are not sent: %s", run, self.job_id, reason_of(error)
+            )
 
     def _show_last_words(self, run: int) -> None:
         """Log the last lines of the driver that ended the run; an unreadable log never hides why it ended."""
@@ -334,10 +336,10 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
         return run.run
 
     def _warn_of_a_loop(self, client: HaClient) -> None:
-        """Log a warning when the job fails again and again, also across runs of different tasks."""
+        """Log a warning when the job fails repeatedly, also across runs of different tasks."""
         last = last_failure(client.job(self.job_id).snapshot(), HaOptions(), now=client.clock.now())
         if last is not None and last.loops:
-            self.log.warning("Job %s fails again and again: %s", self.job_id, last.sentence)
+            self.log.warning("Job %s fails repeatedly: %s", self.job_id, last.sentence)
 
 
 def refuse_unheard(when_killed: str) -> None:

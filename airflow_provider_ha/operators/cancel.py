@@ -58,6 +58,6 @@ class SparkHaCancelOperator(SparkHaOperationOperator):
         """Succeed only when the run is CANCELED."""
         if event.get("state") != JobState.CANCELED.value:
             raise self.failure(
-                f"job {self.job_id!r} was to be cancelled, but run {operation.run} ended {event.get('state')}: "
+                f"job {self.job_id!r} received a cancel request, but run {operation.run} ended {event.get('state')}: "
                 f"{because(event.get('run_reason'))} {read_log(self.job_id, operation.run)}"
             )

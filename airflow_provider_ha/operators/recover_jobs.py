@@ -141,7 +141,7 @@ class SparkHaRecoverJobsOperator(PlainErrors, BaseOperator):
             reasons = "; ".join(f"{each.job_id} was {each.outcome.value}: {each.detail}" for each in person)
             raise AirflowFailException(f"Jobs that need a person: {reasons}.")
         if unknown := found.get(ReconcileOutcome.NOT_KNOWN.value):
-            raise AirflowException(f"The state of these jobs is unknown: {', '.join(unknown)}. See the log above.")
+            raise AirflowException(f"These jobs have an unknown state: {', '.join(unknown)}. See the log above.")
         self._defer_for([(each.job_id, left[each.job_id]) for each in attended if each.job_id in left])
         # Reported last and in each run: an open decision delays no other job, and remains until it is made.
         if open_ := [each.detail for each in attended if each.outcome is ReconcileOutcome.DECISION_NEEDED]:

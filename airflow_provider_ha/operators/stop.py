@@ -65,7 +65,7 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         """Check the mode, request the stop, then defer until the run is FINISHED."""
         with airflow_errors():
             if self.mode not in STOP_MODES:
-                raise ConfigurationError(f"stop mode {self.mode!r} is unknown", next_step=f"Use one of {STOP_MODES}")
+                raise ConfigurationError(f"stop mode {self.mode!r} is unknown", next_step=f"Choose from {STOP_MODES}")
         return super().execute(context)
 
     def ask(self, job: JobClient, operation_id: str, requested_by: str) -> Operation:
@@ -81,6 +81,6 @@ class SparkHaStopOperator(SparkHaOperationOperator):
         """Succeed only when the run is FINISHED."""
         if event.get("state") != JobState.FINISHED.value:
             raise self.failure(
-                f"job {self.job_id!r} was asked to stop, but run {operation.run} ended {event.get('state')}: "
+                f"job {self.job_id!r} received a stop request, but run {operation.run} ended {event.get('state')}: "
                 f"{because(event.get('run_reason'))}{left_behind(operation)} {read_log(self.job_id, operation.run)}"
             )

@@ -172,13 +172,14 @@ class SparkHaVerifyCheckpointOperator(SparkHaBaseOperator):
         if self.sink and not self.directory:
             raise ConfigurationError("a sink belongs to a directory", next_step="Leave it out: a job knows its sinks")
         if self.fail_on not in FAIL_ON:
-            raise ConfigurationError(f"fail_on={self.fail_on!r} is unknown", next_step=f"Use one of {list(FAIL_ON)}")
+            raise ConfigurationError(f"fail_on={self.fail_on!r} is unknown", next_step=f"Choose from {list(FAIL_ON)}")
         depth = _DEPTHS.get(self.depth)
         if depth is None:
-            raise ConfigurationError(f"depth={self.depth!r} is unknown", next_step=f"Use one of {list(_DEPTHS)}")
+            raise ConfigurationError(f"depth={self.depth!r} is unknown", next_step=f"Choose from {list(_DEPTHS)}")
         if depth == "prove" and self.spark_version:
             raise ConfigurationError(
-                "only the installed Spark can prove anything", next_step="Leave spark_version out, or use depth='full'"
+                "a proof uses the installed Spark, and accepts no spark_version",
+                next_step="Leave spark_version out, or use depth='full'",
             )
         return FAIL_ON[self.fail_on], depth
 

@@ -77,7 +77,7 @@ async def _kill(trigger: JobFollower) -> None:
     state = await task_state(instance)
     if state is None:
         trigger.log.warning(
-            "Airflow did not say whether a user ended the task, so job %s is left alone; end it with "
+            "Airflow did not report whether a user ended the task, so job %s continues; end it with "
             "spark-ha job stop or spark-ha job cancel",
             trigger.job_id,
         )

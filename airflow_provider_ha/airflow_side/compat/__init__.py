@@ -33,7 +33,8 @@ def require_supported(version: str) -> tuple[int, int, int]:
     if not OLDEST <= (major, minor) <= NEWEST:
         raise ConfigurationError(
             f"airflow-provider-ha {__version__} runs on Airflow {RANGE}; Airflow {version} is installed",
-            next_step=f"Install apache-airflow>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1} beside it",
+            next_step=f"Install apache-airflow>={OLDEST[0]}.{OLDEST[1]},<{NEWEST[0]}.{NEWEST[1] + 1} in the same "
+            "environment",
         )
     return major, minor, patch
 

@@ -144,7 +144,7 @@ def offers(snapshot: JobStatus, quarantined: str | None = None) -> tuple[ActionB
 def saved_cancel(snapshot: JobStatus) -> ActionButton:
     """Return the alternative cancel: a savepoint first, in one operation."""
     refused = _refusal(snapshot, JobAction.CANCEL, None) or _refusal_of_state(snapshot, JobAction.CANCEL)
-    ends = "Then the run ends at once, in the middle of a batch if need be, and is CANCELED."
+    ends = "Then the run ends immediately, if necessary within a batch, and is CANCELED."
     effects = (
         _COPIES,
         f"{ends} When the savepoint fails, the run does not end: the job continues.",
@@ -193,7 +193,7 @@ def _effects(snapshot: JobStatus, action: JobAction, quarantined: str) -> tuple[
         return _COPIES, _STAYS
     if action is JobAction.STOP and snapshot.state is JobState.LOST:
         return (
-            f"The driver is lost, so the run ends at once, FINISHED with checkpoint {newest}.",
+            f"The driver is lost, so the run ends immediately, FINISHED with checkpoint {newest}.",
             "The next start executes the batches after that checkpoint again.",
         )
     if action is JobAction.STOP:
@@ -204,14 +204,14 @@ def _effects(snapshot: JobStatus, action: JobAction, quarantined: str) -> tuple[
     if action is JobAction.DRAIN:
         return (
             "The watermark moves to its maximum, and every open window is emitted. Then the run is FINISHED.",
-            "If the job continues later, it drops late rows of those windows.",
+            "If the job continues later, it drops late rows of these windows.",
             "To pause the job, stop it with a checkpoint instead.",
         )
     if action is JobAction.CANCEL:
         at = f"checkpoint {newest}" if newest is not None else "nothing: it has no checkpoint"
         return (
-            "The run ends at once, in the middle of a batch if need be, and is CANCELED. No new checkpoint is taken.",
-            f"A restore goes on from {at}, and reads the sources again from there.",
+            "The run ends immediately, if necessary within a batch, and is CANCELED. No new checkpoint is taken.",
+            f"A restore continues from {at}, and reads the sources again from there.",
         )
     return (
         f"The job is in quarantine, because {quarantined.rstrip('.')}.",

@@ -303,12 +303,12 @@ def read_config(conn_id: str) -> HaConfig:
     except AirflowNotFoundException:
         raise MissingConnectionError(
             f"Airflow has no connection {conn_id!r}",
-            next_step=f"Create one of type {SparkHaHook.hook_name} (Admin, Connections)",
+            next_step=f"Create a connection of type {SparkHaHook.hook_name} (Admin, Connections)",
         ) from None
     if connection.conn_type != SparkHaHook.conn_type:
         raise ConfigurationError(
             f"connection {conn_id!r} is of type {connection.conn_type!r}",
-            next_step=f"Choose one of type {SparkHaHook.hook_name}",
+            next_step=f"Choose a connection of type {SparkHaHook.hook_name}",
         )
     return SparkHaHook(conn_id).get_config()
 

@@ -109,7 +109,7 @@ def read_log(client: HaClient, job_id: str, run: int, attempt: int | None) -> Lo
     context = client.context(job_id)
     known = context.runs.numbers()
     if run not in known:
-        raise JobStateError(f"job {job_id!r} has no run {run}", next_step=f"Choose one of {known}")
+        raise JobStateError(f"job {job_id!r} has no run {run}", next_step=f"Choose from runs {known}")
     view = context.runs.get(run)
     chosen = choose(job_id, view, attempt)
     shown = LogPage(

@@ -173,7 +173,7 @@ def _held(seen: SafetyFacts, newest: CheckpointRow, *, behind: bool) -> str:
     """Return the content of the newest checkpoint, as a clause without a final stop."""
     if unreported := _unreported(seen):
         names = ", ".join(unreported)
-        return f"What was committed after checkpoint {newest.number} is not known: {names} is not reported"
+        return f"The batches committed after checkpoint {newest.number} are unknown: {names} is not reported"
     which = "committed batches" if _is_certain(seen) else "batches that its last driver has reported"
     return f"All {which}{' but those below' if behind else ''} are in checkpoint {newest.number}"
 
@@ -184,7 +184,9 @@ def _answer(
     newest = seen.newest
     if newest is None:
         nothing = (
-            "Nothing is committed yet." if _queries(seen.job) else "There is no checkpoint, and no query is reported."
+            "Nothing is committed yet."
+            if _queries(seen.job)
+            else "There is no checkpoint, and the driver reports no query."
         )
         return CALM, "There is no checkpoint yet." if behind else nothing
     holds = _held(seen, newest, behind=behind)
@@ -230,8 +232,8 @@ def _to_do(seen: SafetyFacts, bad: tuple[str, ...]) -> str:
     again = f", which continues from checkpoint {job.checkpoint}" if job.checkpoint is not None else ""
     steps = (
         (bool(seen.quarantine), "Repair the cause, then release the job."),
-        (bool(job.decision), "Decide, as the reason says."),
-        (job.state == "FAILED" and bool(bad), "Repair the cause, then restore the job: the plan shows from what."),
+        (bool(job.decision), "Make the decision that the reason names."),
+        (job.state == "FAILED" and bool(bad), "Repair the cause, then restore the job: the plan names the start."),
         (job.state == "FAILED", f"Repair the cause, then submit the job again{again}; or restore it."),
         (job.state == "LOST" and not job.watched_by, "Recover it: no process will restart it."),
         (job.state == "STALLED", "Look at its queries and executors."),

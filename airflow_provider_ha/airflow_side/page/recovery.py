@@ -40,10 +40,10 @@ TITLES = {RecoveryMethod.RECOVER: "Recover", RecoveryMethod.RESTORE: "Restore fr
 # Verdicts that a user may accept in addition to SAFE, which is always accepted, with their meanings.
 ACCEPTABLE = {
     Verdict.DUPLICATES_POSSIBLE: "rows may be written again, and a sink may keep both",
-    Verdict.LOSS_POSSIBLE: "rows may be missing: the boundaries of batches that a sink already has are gone",
+    Verdict.LOSS_POSSIBLE: "rows may be missing: the boundaries of batches that a sink already has are lost",
 }
 WHEN_LOST = {
-    "": "refuse: leave the lost run as it is",
+    "": "refuse: leave the lost run unchanged",
     LostRunPolicy.RESTART.value: "restart: end the lost run, and restore",
     LostRunPolicy.RECOVER.value: "recover: continue the lost run, without a restore",
 }
@@ -311,8 +311,8 @@ def _outlived(asked_at: datetime | None, history: HistoryView) -> int | None:
 def _forgotten(state: str, which: str, began_later: int) -> str:
     how = f"has failed: {which} did" if state == "failed" else f"is {state}"
     return (
-        f"The DAG run {how}. Whether it started a run of the job is no longer known: run {began_later}, the oldest run "
-        "that was read, began later."
+        f"The DAG run {how}. It is no longer known whether it started a run of the job: run {began_later}, the oldest "
+        "run in the history, started later."
     )
 
 

@@ -144,7 +144,7 @@ def refusal_of_dag(way: RecoveryMethod, wanted: Mapping[str, Any], allowed: Perm
     if not allowed.may_trigger(dag_id):
         return DagRefusal(
             f"You may not trigger the DAG {dag_id} (POST on its runs)",
-            f"Ask an administrator of Airflow for the permission to trigger {dag_id}, or for a run of it",
+            f"Ask an administrator of Airflow for the permission to trigger {dag_id}, or for a run of this DAG",
         )
     with create_session() as session:
         model = session.scalar(select(DagModel).where(DagModel.dag_id == dag_id))
@@ -228,7 +228,7 @@ def _waits(session: Session, run: DagRun, state: str) -> tuple[str, datetime | N
         running = select(func.count()).where(DagRun.dag_id == run.dag_id, DagRun.state == "running")
         count = session.scalar(running) or 0
         full = f": {count} of its runs {'is' if count == 1 else 'are'} running, and {most} may" if count else ""
-        return f"The scheduler has not begun this run of {run.dag_id} yet{full}", run.queued_at
+        return f"The scheduler has not started this run of {run.dag_id} yet{full}", run.queued_at
     task = session.scalar(
         select(TaskInstance)
         .where(

@@ -129,7 +129,7 @@ def _intent(token: str, user: BaseUser) -> Intent:
     except (BadData, TypeError, KeyError, AttributeError):
         raise _refused("This form is no longer valid") from None
     if owner != str(user.get_id()):
-        raise _refused("This form was made for another user")
+        raise _refused("This form belongs to another user")
     return intent
 
 

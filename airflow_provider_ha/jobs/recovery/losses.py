@@ -101,7 +101,7 @@ class LastFailure:
     :param at: Time at which all its processes were dead; ``None`` without proof.
     :param reason: As its supervisor wrote it.
     :param failure: As the driver reported it; ``None`` for a killed driver.
-    :param times: How often the same error has come at the same place; 0 for an end without an error.
+    :param times: Number of times that this error has occurred at this place; 0 for an end without an error.
     :param since: When it came first.
     :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
         driver has led for long enough since, or the run is over without a failure.

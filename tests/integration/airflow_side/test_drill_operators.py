@@ -231,7 +231,7 @@ def test_spark_need_not_be_asked_about_a_query_without_state(job: Job) -> None:
         ({"job_id": "a", "sink": "/b"}, "a job knows its sinks"),
         ({"job_id": "a", "depth": "deep"}, "depth='deep' is unknown"),
         ({"job_id": "a", "fail_on": "monday"}, "fail_on='monday' is unknown"),
-        ({"job_id": "a", "depth": "prove", "spark_version": "3.5.0"}, "only the installed Spark"),
+        ({"job_id": "a", "depth": "prove", "spark_version": "3.5.0"}, "a proof uses the installed Spark"),
         ({"directory": "/b", "depth": "prove", "deadline": "0"}, "deadline='0' is not a duration"),
         ({"directory": "/b", "depth": "prove", "heap": "much"}, "not an amount of memory"),
     ],

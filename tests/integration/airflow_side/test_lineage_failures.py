@@ -39,7 +39,7 @@ def test_a_lineage_that_cannot_be_read_does_not_fail_the_task(
     operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     assert deferral(operator, in_a_dag(operator)).trigger.number == 1
-    assert "OpenLineage is not told of run 1 of job flights" in capsys.readouterr().out
+    assert "OpenLineage events of run 1 of job flights are not sent" in capsys.readouterr().out
 
 
 SECRET = "k3y-of-the-receiver"
@@ -147,7 +147,7 @@ def test_a_transport_that_the_client_refuses_is_not_quoted_in_the_log(
     deferral(operator, in_a_dag(operator))
 
     said = capsys.readouterr().out
-    assert "OpenLineage is not told of run 1 of job flights: ValueError. Correct [openlineage]" in said
+    assert "OpenLineage events of run 1 of job flights are not sent: ValueError. Correct [openlineage]" in said
     assert SECRET not in caplog.text + said
 
 

@@ -252,7 +252,7 @@ def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
 
     assert "led by <strong>worker-1</strong>" in shown
     assert "The plan cannot be shown" in shown
-    assert "What the batches took cannot be shown" in shown
+    assert "The durations of batches cannot be shown" in shown
 
 
 def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
@@ -268,7 +268,7 @@ def test_storage_that_does_not_answer_costs_its_parts_of_a_page_and_no_others(
         shown = page.get("/jobs/orders").text
 
     assert "led by <strong>worker-1</strong>" in shown
-    for part in ("The plan", "Drills", "What the batches took"):
+    for part in ("The plan", "Drills", "The durations of batches"):
         assert f"{part} cannot be shown: storage does not answer: no answer within 0.3 s" in shown
 
 

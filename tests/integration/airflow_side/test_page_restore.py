@@ -323,7 +323,7 @@ def test_a_recovery_that_waits_for_a_slot_names_the_pool(page: Page, lost: JobCo
     shipped_dags.set_waiting(RECOVER, run_id(at))
 
     waiting = page.get(at, headers=erin).text
-    assert "The scheduler has not begun this run of recover_jobs yet" in queued
+    assert "The scheduler has not started this run of recover_jobs yet" in queued
     assert re.search(r"waits for a free slot of pool default_pool \(\d+ of 128 slots are free\)", waiting)
     assert lost.job_id == "flights"
 
@@ -369,7 +369,7 @@ def test_an_outcome_that_is_older_than_the_runs_that_are_read_is_not_that_of_the
     shipped_dags.set_run_state(RESTORE, run_id(at), "success")
     shown = page.get(at, headers=erin)
 
-    assert "Whether it started a run of the job is no longer known: run 3, the oldest" in shown.text
+    assert "It is no longer known whether it started a run of the job: run 3, the oldest" in shown.text
     assert "Run of the job" not in shown.text
     assert "refresh" not in shown.headers
 

@@ -140,7 +140,7 @@ def test_jobs_of_a_cluster_that_cannot_be_asked_are_shown_to_who_may_see_all(
         from airflow_provider_ha.errors import ConfigurationError
 
         if name == "nowhere":
-            raise ConfigurationError("Airflow has no connection 'nowhere'", next_step="Create one")
+            raise ConfigurationError("Airflow has no connection 'nowhere'", next_step="Create a connection")
         found: HaConfig = known(name)
         return found
 

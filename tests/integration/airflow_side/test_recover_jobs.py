@@ -84,7 +84,7 @@ def test_the_task_of_a_job_whose_runs_fail_one_after_the_other_says_so_in_its_lo
         task.execute(context())
 
     said = capsys.readouterr().out
-    assert "Job flights fails again and again: run 2, attempt 1: APPLICATION KeyError" in said
+    assert "Job flights fails repeatedly: run 2, attempt 1: APPLICATION KeyError" in said
     assert "2 attempts in a row have failed" in said
 
 
@@ -374,7 +374,7 @@ def test_a_task_is_tried_again_when_a_job_could_not_be_looked_at(cluster: Cluste
     root.rename(away)
     root.write_text("no directory")
 
-    with pytest.raises(AirflowException, match="The state of these jobs is unknown: flights") as failed:
+    with pytest.raises(AirflowException, match="These jobs have an unknown state: flights") as failed:
         recover()
 
     root.unlink()

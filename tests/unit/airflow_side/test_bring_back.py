@@ -175,7 +175,7 @@ def test_what_came_before_all_runs_that_are_read_is_not_known_any_more(state: st
 
     made = recovery_outcome(state, ["restore"], [ASKED], later_runs(30), checkpoints((8, 5)), asked_at=asked_at)
 
-    assert made.sentence.startswith(f"The DAG run {how}. Whether it started a run of the job is no longer known: ")
+    assert made.sentence.startswith(f"The DAG run {how}. It is no longer known whether it started a run of the job: ")
     assert "run 30" in made.sentence
     assert (made.final, made.failed, made.run) == (True, False, None)
 

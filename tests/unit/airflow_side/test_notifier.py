@@ -84,7 +84,7 @@ def test_a_message_names_the_job_what_happened_since_when_and_what_to_do() -> No
         "Why: run 3 has lost its driver, epoch 7",
         "Since: 2026-03-01 02:59:29 UTC, seen for 30 s",
         "Where: run 3, attempt 2, epoch 7",
-        f"What to do: {TO_DO}",
+        f"Next step: {TO_DO}",
         "https://airflow/spark-ha/jobs/orders",
     ]
 

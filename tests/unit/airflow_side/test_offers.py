@@ -68,7 +68,7 @@ def test_release_is_offered_to_a_job_in_quarantine_only() -> None:
 
 def test_what_a_stop_does_depends_on_the_driver() -> None:
     assert "takes a checkpoint" in offer(a_job(), JobAction.STOP).effects[0]
-    assert "ends at once, FINISHED with checkpoint 7" in offer(a_job(JobState.LOST), JobAction.STOP).effects[0]
+    assert "ends immediately, FINISHED with checkpoint 7" in offer(a_job(JobState.LOST), JobAction.STOP).effects[0]
 
 
 def test_a_cancel_says_what_a_restore_goes_on_from() -> None:

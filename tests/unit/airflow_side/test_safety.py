@@ -181,13 +181,13 @@ def test_a_query_that_no_driver_has_reported_makes_the_answer_unknown() -> None:
     found = safety_of(replace(HEALTHY, newest=newest))
 
     assert (found.level, found.certain) == (CALM, False)
-    assert found.safe == "What was committed after checkpoint 7 is not known: late is not reported."
+    assert found.safe == "The batches committed after checkpoint 7 are unknown: late is not reported."
 
 
 def test_a_run_that_failed_is_not_sent_back_to_what_cannot_be_restored() -> None:
     found = safety_of(replace(HEALTHY, job=a_job(JobState.FAILED), verification=ReadResult(verified(restorable=False))))
 
-    assert found.to_do == "Repair the cause, then restore the job: the plan shows from what."
+    assert found.to_do == "Repair the cause, then restore the job: the plan names the start."
 
 
 def test_a_job_in_quarantine_says_so_first() -> None:
@@ -204,5 +204,5 @@ def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
     assert (fresh.safe, fresh.repeats) == ("Nothing is committed yet.", ())
     assert behind.safe == "There is no checkpoint yet."
     unknown = safety_of(replace(HEALTHY, newest=None, job=HEALTHY.job.model_copy(update={"queries": {}})))
-    assert unknown.safe == "There is no checkpoint, and no query is reported."
+    assert unknown.safe == "There is no checkpoint, and the driver reports no query."
     assert behind.repeats[0].startswith("orders (/lake/orders): batches 0 to 1; ")

@@ -1,4 +1,4 @@
-// Draws each chart from the table of figures, so that both say the same, on the axis of the timeline above.
+// Draws each chart from the table of figures, so that both agree, on the axis of the timeline above.
 (() => {
   "use strict";
   const COLORS = 4;

@@ -22,7 +22,7 @@
     return name ? within.querySelector(name) : null;
   };
 
-  // Everything of the answer comes through the parser and was escaped by the server. What it lacks stays, and is old.
+  // The whole answer passes the parser and was escaped by the server. A part that it lacks stays, and is old.
   const replace = (fresh) => {
     let changed = false;
     const missing = [];
@@ -50,7 +50,7 @@
     if (missing.length) throw new Error(`the answer lacks a part of this page (${missing.join(", ")}): load it again`);
   };
 
-  // The frame of Airflow lets no link out of it. The page around it, of the same origin, follows it instead.
+  // Airflow's frame opens no link outside itself. The page around the frame, of the same origin, follows it instead.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[target]");
     if (!link || window.parent === window) return;
