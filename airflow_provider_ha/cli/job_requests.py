@@ -67,8 +67,8 @@ def run_phase(snapshot: JobStatus) -> str:
     leader, status, view = snapshot.leader, snapshot.status, snapshot.run
     attempt = view.newest.submission.attempt if view is not None and view.newest is not None else 0
     if leader is None:
-        refused = view.refused if view is not None else ""
-        return f"{snapshot.state.value}: attempt {attempt} has no leader yet{f', {refused}' if refused else ''}"
+        refused = f", {snapshot.refused}" if snapshot.refused else ""
+        return f"{snapshot.state.value}: attempt {attempt} has no leader yet{refused}"
     said = status.message if status is not None and status.epoch == leader.epoch else ""
     return f"{snapshot.state.value}: epoch {leader.epoch} on {leader.host}{f', {said}' if said else ''}"
 

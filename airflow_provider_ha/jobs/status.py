@@ -195,6 +195,11 @@ class JobStatus(Generic[DepthT_co]):
         return self.leader is not None and not (self.is_led or self.is_lost or self.is_over)
 
     @property
+    def refused(self) -> str:
+        """Reason why the supervisor of the newest submission refused a driver; empty otherwise, and if not read."""
+        return self.run.refused if self.run is not None and self.leader is None else ""
+
+    @property
     def host(self) -> str:
         """Host of the leader; empty without one."""
         return self.leader.host if self.leader is not None else ""

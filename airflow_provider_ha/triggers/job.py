@@ -110,6 +110,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         self._created = time.monotonic()
         self._unled: float | None = self._created
         self._loss: DriverLoss | None = None
+        self._refused = 0  # newest attempt whose refusal is in the task's log
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
@@ -189,7 +190,7 @@ class SparkHaJobTrigger(SparkHaTrigger):
         return events.loss_event(snapshot, snapshot.run, reason, status="recover").to_json()
 
     def _tell_restarts(self, view: RunView | None) -> None:
-        """Log the attempts that were lost and replaced since the last look, for readers of the task log."""
+        """Log lost and replaced attempts and refusals since the last look, for readers of the task log."""
         newest = view.newest if view is not None else None
         if view is None or newest is None or view.run.number != self.number:
             return
@@ -197,6 +198,9 @@ class SparkHaJobTrigger(SparkHaTrigger):
             for sentence in restarts_since(self.job_id, view, self.attempt):
                 self.log.warning("%s", sentence)
         self.attempt = newest.submission.attempt
+        if view.refused and self._refused != self.attempt:
+            self._refused = self.attempt
+            self.log.warning("Attempt %d has started no driver: %s", self.attempt, view.refused)
 
     def _own_run(self, client: HaClient) -> RunView:
         paths = ClusterPaths(client.config.root, client.config.cluster_id).job(self.job_id)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.api.documents.overview import overview_row
-from airflow_provider_ha.cli.job_requests import with_failure
+from airflow_provider_ha.cli.job_requests import run_phase, with_failure
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError
@@ -249,6 +249,23 @@ def test_a_crash_loop_over_runs_is_one_in_list_row_command_wait_and_alert(
     assert (shown["run"], shown["attempt"], shown["in_a_row"]) == (2, 1, 2)
     assert with_failure("waits", client.job("flights").snapshot(), now) == f"waits (last failure: {LOOP})"
     assert (told.kind, told.facts) == ("failing", {"run": 2, "attempt": 1, "reason": LOOP})
+
+
+def test_a_refusal_by_a_supervisor_is_one_in_list_row_command_wait_and_decision(
+    cluster: Cluster, spark_ha: Any
+) -> None:
+    cluster.submitted("flights")
+    cluster.refuse("flights", "/data is no mount")
+    client, now = cluster.client, SystemClock().now()
+    refusal = "attempt 1 of run 1 has started no driver: /data is no mount"
+
+    (detail,) = read_details(client.coordinator, client.paths, ["flights"])
+    snapshot = client.job("flights").snapshot()
+
+    assert overview_row(detail, now=now).problem == refusal
+    assert show(spark_ha)["message"] == "/data is no mount"
+    assert run_phase(snapshot) == "STARTING: attempt 1 has no leader yet, /data is no mount"
+    assert decide(snapshot, None, now).reason == refusal
 
 
 def test_the_failures_of_a_run_count_on_over_its_own(cluster: Cluster) -> None:

@@ -189,8 +189,7 @@ def job_view(snapshot: JobStatus, losses: Losses, watching: WatchStatus, moved: 
     message = (status.stalled or status.message) if status else ""
     if last is not None and snapshot.state is JobState.LOST:
         message = last.message
-    if snapshot.leader is None and run is not None:
-        message = run.refused or message
+    message = snapshot.refused or message
     return JobView(
         job_id=snapshot.job_id,
         state=_state(snapshot),

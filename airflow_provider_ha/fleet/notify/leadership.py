@@ -43,7 +43,7 @@ from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.jobs.recovery.losses import how_it_ended
 from airflow_provider_ha.jobs.runs.run_store import decode
-from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit, SubmissionStarted
 from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.jobs.status import JobStatus, StandingDepth
 
@@ -376,14 +376,17 @@ def _watched(cluster: ClusterPaths, job_id: str) -> tuple[str, str]:
 
 def _reason(client: HaClient, seen: JobStatus[StandingDepth], pointer: GraphPointer) -> str:
     """Return why a job has no leader, with how the newest attempt that has ended did."""
-    if seen.is_lost:
-        ended, reason = pointer.attempt, f"run {pointer.run} has lost its driver, epoch {seen.epoch}"
-    else:
-        ended = pointer.attempt - 1
-        reason = f"attempt {pointer.attempt} of run {pointer.run} was submitted and has no leader yet"
-    paths = client.paths.job(seen.job_id)
+    run, attempt, paths = pointer.run, pointer.attempt, client.paths.job(seen.job_id)
+    ended = attempt if seen.is_lost else attempt - 1
     try:
-        left = decode(client.coordinator.find(paths.submission_exit(pointer.run, ended)), SubmissionExit)
+        started = decode(client.coordinator.find(paths.submission_started(run, attempt)), SubmissionStarted)
+        left = decode(client.coordinator.find(paths.submission_exit(run, ended)), SubmissionExit)
     except RecordCorruptError:
-        left = None
+        started = left = None
+    if seen.is_lost:
+        reason = f"run {run} has lost its driver, epoch {seen.epoch}"
+    elif started is not None and started.refused:
+        reason = f"attempt {attempt} of run {run} has started no driver: {started.refused}"
+    else:
+        reason = f"attempt {attempt} of run {run} was submitted and has no leader yet"
     return f"{reason}; attempt {ended}: {how_it_ended(left)}" if left is not None else reason

@@ -21,6 +21,7 @@ from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.runs.submissions import Failure
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.integration.airflow_side.test_unpaused_examples import dag_of
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import cancelled, until
@@ -158,6 +159,28 @@ def test_a_job_that_fails_again_and_again_is_told_with_its_last_failure_while_it
     assert event["reason"].startswith(told)
     assert event["reason"].endswith("; 2 attempts in a row have failed")
     assert without_leader["reason"] == f"attempt 3 of run 1 was submitted and has no leader yet; {told}"
+
+
+def test_a_job_whose_supervisor_refuses_a_driver_is_told_with_the_refusal(cluster: Cluster) -> None:
+    cluster.submitted("flights")
+    cluster.refuse("flights", "/data is no mount")
+
+    [event] = told_by(1, emit=["no_leader"], start_timeout=0.1)
+
+    assert event["reason"] == "attempt 1 of run 1 has started no driver: /data is no mount"
+
+
+def test_the_task_of_a_job_logs_the_refusal_of_its_supervisor_once(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.submitted("flights")
+    cluster.refuse("flights", "/data is no mount")
+    trigger = SparkHaJobTrigger(job_id="flights", run=1)
+
+    events = [trigger.look(cluster.client), trigger.look(cluster.client)]
+
+    assert events == [None, None]
+    assert capsys.readouterr().out.count("Attempt 1 has started no driver: /data is no mount") == 1
 
 
 @pytest.mark.parametrize("submitted_again", [False, True])

@@ -11,10 +11,11 @@ from typing import Any
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
 from airflow_provider_ha.host.engines.engine import Observation, RunningSubmission
 from airflow_provider_ha.host.engines.registry import Engines
@@ -23,7 +24,7 @@ from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Failure, SubmissionExit
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Failure, SubmissionExit, SubmissionStarted
 from tests.engine_helpers import NothingToSee, handle
 from tests.support.clusters.jobs_helpers import StandingClock
 
@@ -105,6 +106,16 @@ class Cluster:
         job = self.submitted(job_id, **options)
         self.exit(job_id)
         return job
+
+    def refuse(self, job_id: str, reason: str) -> None:
+        """Let the supervisor of the newest submission of a job report why it has started no driver."""
+        job, view = self.context(job_id), self.context(job_id).runs.latest()
+        assert view is not None
+        assert view.newest is not None
+        path = job.paths.submission_started(view.run.number, view.newest.submission.attempt)
+        found = read_record(self.coordinator, path, SubmissionStarted)
+        assert found is not None
+        self.coordinator.commit(SetData(path, found[0].model_copy(update={"refused": reason}).to_bytes(), found[1]))
 
     def exit(
         self, job_id: str, failure: Failure | None = None, *, at: datetime | None = None, decision: str = ""
