@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 from typer.main import get_command
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 # Short, so that a test of a lost leader takes seconds: T = 3 s, a cut of 2.2 s is survived.
 FAST = Timings(session_timeout=3.0, heartbeat_interval=0.3, heartbeat_timeout=0.5, connect_timeout=0.5, margin=0.2)
 
+
+# A busy machine is no reason to fail.
+hypothesis.settings.register_profile("here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("here")
 
 # Before any test file imports Airflow, which reads its home then.
 use_own_airflow_home()

@@ -73,7 +73,7 @@ def test_a_damaged_record_keeps_no_deletion_from_its_end(
     assert deleted is not None
     assert deleted.complete
     assert deleted.unrecorded
-    assert any("nothing records" in line and named in line for line in caplog.messages)
+    assert any("batches without a record" in line and named in line for line in caplog.messages)
 
 
 def test_nothing_is_noted_for_a_restore_that_nothing_is_left_for(
