@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.airflow_side import page_urls
 from airflow_provider_ha.airflow_side.compat.sdk import BaseOperatorLink
-from airflow_provider_ha.api.documents.task_results import TaskRunView
+from airflow_provider_ha.api.documents.operation import TaskRunView
 from airflow_provider_ha.errors import HaError
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 XCOM_KEY = "spark_ha_run"
-"""XCom key under which a task reports its run (``api.documents.task_results.TaskRunView``)."""
+"""XCom key under which a task reports its run (``api.documents.operation.TaskRunView``)."""
 
 _ATTRIBUTE = "_spark_ha_known_run"
 

@@ -10,9 +10,9 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from airflow_provider_ha.api.documents.leader import cluster_show_view
+from airflow_provider_ha.api.documents.history import cluster_show_view
 from airflow_provider_ha.api.documents.operation import ErasureView
-from airflow_provider_ha.api.documents.znodes import AclsView, TreeView, rebuild_view
+from airflow_provider_ha.api.documents.stores import AclsView, TreeView, rebuild_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import job_ids

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.driver import LogLineView, LogView
+from airflow_provider_ha.api.documents.job import LogLineView, LogView
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import AsJson, JobId, cluster

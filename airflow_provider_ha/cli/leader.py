@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.history import HistoryView, RunHistoryView, history_view
-from airflow_provider_ha.api.documents.leader import JobLeaderView
+from airflow_provider_ha.api.documents.history import HistoryView, JobLeaderView, RunHistoryView, history_view
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.session import AsJson, JobId, answer, cluster
 from airflow_provider_ha.jobs.run_history import RUNS, read_history

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.driver import MetricsTargetView, out_of_reach, targets_of
+from airflow_provider_ha.api.documents.job import MetricsTargetView, out_of_reach, targets_of
 from airflow_provider_ha.api.documents.view import CopiedFilesView
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.leader import LeadingLineView, ReconciledLineView, recovery_view
+from airflow_provider_ha.api.documents.history import LeadingLineView, ReconciledLineView, recovery_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.checkpoints import SavepointDisposalView, SavepointView, savepoint_list
 from airflow_provider_ha.api.documents.history import DrillView, drill_list
-from airflow_provider_ha.api.documents.savepoints import SavepointDisposalView, SavepointView, savepoint_list
 from airflow_provider_ha.checkpoints.spark.places import is_s3
 from airflow_provider_ha.checkpoints.store.payload_collector import MANY
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.savepoints import NewSavepointView, SavepointExportView, SavepointRestoreView
+from airflow_provider_ha.api.documents.checkpoints import NewSavepointView, SavepointExportView, SavepointRestoreView
 from airflow_provider_ha.api.documents.verification import savepoint_verification
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, output_place, s3_uri

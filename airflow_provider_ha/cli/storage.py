@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.storage import (
+from airflow_provider_ha.api.documents.stores import (
     BlobPruneView,
     CollectionView,
     JobCollectionView,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.airflow_side.links import TaskRun, note_run, report_run
-from airflow_provider_ha.api.documents.task_results import OperationResultView
+from airflow_provider_ha.api.documents.operation import OperationResultView
 from airflow_provider_ha.jobs.model import Operation, OperationState
 from airflow_provider_ha.operators._base import (
     RETRY_DELAY,

@@ -18,7 +18,7 @@ from airflow_provider_ha.airflow_side.compat import AIRFLOW, AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.airflow_side.compat.sdk import AirflowException, AirflowFailException
 from airflow_provider_ha.airflow_side.links import report_facts, report_run
 from airflow_provider_ha.airflow_side.openlineage import LineageMixin, is_active, lineage_conf, reason_of
-from airflow_provider_ha.api.documents.task_results import TaskRunResultView
+from airflow_provider_ha.api.documents.operation import TaskRunResultView
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import ConfigurationError, DecisionNeededError, HaError, JobStateError, LeadershipError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook

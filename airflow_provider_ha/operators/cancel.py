@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.api.documents.task_results import CancelResultView
+from airflow_provider_ha.api.documents.operation import CancelResultView
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators._base import as_flag, because, read_log
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator

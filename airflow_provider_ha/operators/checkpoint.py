@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ha.api.documents.task_results import CheckpointResultView
+from airflow_provider_ha.api.documents.operation import CheckpointResultView
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 
 

@@ -19,7 +19,7 @@ from airflow_provider_ha.airflow_side.compat.sdk import (
     TimeDeltaTrigger,
 )
 from airflow_provider_ha.airflow_side.links import SparkHaJobsLink
-from airflow_provider_ha.api.documents.task_results import RecoveredJobsView
+from airflow_provider_ha.api.documents.operation import RecoveredJobsView
 from airflow_provider_ha.errors import LeadershipUnavailableError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.names import check_job_id

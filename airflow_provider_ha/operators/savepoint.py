@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.api.documents.task_results import SavepointResultView
+from airflow_provider_ha.api.documents.operation import SavepointResultView
 from airflow_provider_ha.jobs.submit.requests import savepoint_arguments
 from airflow_provider_ha.operators._operation import SparkHaOperationOperator
 from airflow_provider_ha.operators._parameters import check_given, flag, is_known, number, whole_number

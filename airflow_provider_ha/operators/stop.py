@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.api.documents.task_results import StopResultView
+from airflow_provider_ha.api.documents.operation import StopResultView
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.model import JobState, Operation
 from airflow_provider_ha.operators._base import airflow_errors, as_flag, because, read_log

@@ -20,28 +20,6 @@ from airflow_provider_ha.api.documents.checkpoints import (
     CheckpointListView,
     CheckpointRow,
     CheckpointView,
-)
-from airflow_provider_ha.api.documents.cluster_events import CLUSTER_EVENTS, NoLeaderEvent
-from airflow_provider_ha.api.documents.driver import LogLineView, LogView, MetricsTargetView
-from airflow_provider_ha.api.documents.history import DrillListView, DrillResultView, DrillView, HistoryView
-from airflow_provider_ha.api.documents.job import JobListView, JobView, LastFailureView, QuarantineReleaseView
-from airflow_provider_ha.api.documents.leader import (
-    ClusterShowView,
-    JobLeaderView,
-    LeadingLineView,
-    ReconciledLineView,
-    ReconciledView,
-    RecoveryView,
-)
-from airflow_provider_ha.api.documents.operation import DeletionView, ErasureView, MoveView, OperationView
-from airflow_provider_ha.api.documents.restore_plan import (
-    PlanFiguresView,
-    PlanView,
-    QueryFiguresView,
-    QueryPlanView,
-    SelectionView,
-)
-from airflow_provider_ha.api.documents.savepoints import (
     NewSavepointView,
     SavepointDisposalView,
     SavepointExportView,
@@ -50,24 +28,64 @@ from airflow_provider_ha.api.documents.savepoints import (
     SavepointRow,
     SavepointView,
 )
-from airflow_provider_ha.api.documents.storage import (
-    CollectionView,
-    JobPruneView,
-    OrphansView,
-    ProblemView,
-    PruneView,
-    StorageCheckView,
+from airflow_provider_ha.api.documents.cluster_events import CLUSTER_EVENTS, NoLeaderEvent
+from airflow_provider_ha.api.documents.history import (
+    ClusterShowView,
+    DrillListView,
+    DrillResultView,
+    DrillView,
+    HistoryView,
+    JobLeaderView,
+    LeadingLineView,
+    ReconciledLineView,
+    ReconciledView,
+    RecoveryView,
 )
-from airflow_provider_ha.api.documents.submission import GraphView, JobSubmittedView, SubmittedRunView
-from airflow_provider_ha.api.documents.task_results import (
+from airflow_provider_ha.api.documents.job import (
+    JobListView,
+    JobView,
+    LastFailureView,
+    LogLineView,
+    LogView,
+    MetricsTargetView,
+    QuarantineReleaseView,
+)
+from airflow_provider_ha.api.documents.operation import (
     CancelResultView,
     CheckpointResultView,
+    DeletionView,
+    ErasureView,
+    MoveView,
+    OperationView,
     RecoveredJobsView,
     SavepointResultView,
     StopResultView,
     TaskRunResultView,
     TaskRunView,
 )
+from airflow_provider_ha.api.documents.restore_plan import (
+    PlanFiguresView,
+    PlanView,
+    QueryFiguresView,
+    QueryPlanView,
+    SelectionView,
+)
+from airflow_provider_ha.api.documents.stores import (
+    AclsView,
+    CollectionView,
+    JobPruneView,
+    NodeView,
+    OrphansView,
+    ProblemView,
+    PruneView,
+    RebuildResultView,
+    RebuildView,
+    RebuiltJobView,
+    StorageCheckView,
+    TreeView,
+    WrongAclView,
+)
+from airflow_provider_ha.api.documents.submission import GraphView, JobSubmittedView, SubmittedRunView
 from airflow_provider_ha.api.documents.verdict import (
     CutVerdictView,
     DirectoryVerdictView,
@@ -82,15 +100,6 @@ from airflow_provider_ha.api.documents.verification import (
     VerificationView,
 )
 from airflow_provider_ha.api.documents.view import CopiedFilesView, ErrorDocument, UnreadableView, View
-from airflow_provider_ha.api.documents.znodes import (
-    AclsView,
-    NodeView,
-    RebuildResultView,
-    RebuildView,
-    RebuiltJobView,
-    TreeView,
-    WrongAclView,
-)
 from airflow_provider_ha.checkpoints.model import (
     Checkpoint,
     CheckpointPointer,

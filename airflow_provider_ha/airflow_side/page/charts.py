@@ -8,10 +8,9 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from types import MappingProxyType
 
-from airflow_provider_ha.api.documents.checkpoints import CheckpointRow
+from airflow_provider_ha.api.documents.checkpoints import CheckpointRow, SavepointRow
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView
 from airflow_provider_ha.api.documents.restore_plan import PlanView
-from airflow_provider_ha.api.documents.savepoints import SavepointRow
 from airflow_provider_ha.jobs.progress_history import RESOLUTION, ProgressPoint
 from airflow_provider_ha.query_names import own_name
 

@@ -14,12 +14,17 @@ from datetime import datetime
 from functools import lru_cache
 
 from airflow_provider_ha.airflow_side.page.clusters import BoundedCalls, ReadResult
-from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, CheckpointRow, checkpoint_list
+from airflow_provider_ha.api.documents.checkpoints import (
+    CheckpointListView,
+    CheckpointRow,
+    SavepointListView,
+    checkpoint_list,
+    savepoint_list,
+)
 from airflow_provider_ha.api.documents.history import DrillListView, HistoryView, drill_list, history_view
 from airflow_provider_ha.api.documents.job import JobView, job_view
 from airflow_provider_ha.api.documents.overview import DAY
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
-from airflow_provider_ha.api.documents.savepoints import SavepointListView, savepoint_list
 from airflow_provider_ha.api.documents.verdict import LastVerificationView, last_verification_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.restore.replays import read_plan

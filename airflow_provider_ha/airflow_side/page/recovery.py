@@ -17,9 +17,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from airflow_provider_ha.api.documents.checkpoints import CheckpointListView
+from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, SavepointListView
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
-from airflow_provider_ha.api.documents.savepoints import SavepointListView
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
 from airflow_provider_ha.jobs.model import JobState

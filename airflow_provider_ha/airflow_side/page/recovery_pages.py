@@ -62,10 +62,14 @@ from airflow_provider_ha.airflow_side.page.security import (
     token_of,
 )
 from airflow_provider_ha.airflow_side.page_urls import base_url
-from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, checkpoint_list
+from airflow_provider_ha.api.documents.checkpoints import (
+    CheckpointListView,
+    SavepointListView,
+    checkpoint_list,
+    savepoint_list,
+)
 from airflow_provider_ha.api.documents.history import history_view
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
-from airflow_provider_ha.api.documents.savepoints import SavepointListView, savepoint_list
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError

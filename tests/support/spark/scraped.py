@@ -6,7 +6,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from airflow_provider_ha.api.documents.driver import targets_of
+from airflow_provider_ha.api.documents.job import targets_of
 from tests.support.spark.supervised_job import SupervisedJob
 
 

@@ -16,10 +16,9 @@ from airflow_provider_ha.airflow_side.page.charts import (
     timeline,
     verdicts_of,
 )
-from airflow_provider_ha.api.documents.checkpoints import CheckpointRow
+from airflow_provider_ha.api.documents.checkpoints import CheckpointRow, SavepointRow
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
-from airflow_provider_ha.api.documents.savepoints import SavepointRow
 from airflow_provider_ha.checkpoints.model import Candidate, CheckpointKind, RestorePlan, Verdict
 from airflow_provider_ha.jobs.model import StartKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.api.documents.driver import out_of_reach
+from airflow_provider_ha.api.documents.job import out_of_reach
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted

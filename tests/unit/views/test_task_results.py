@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.api.documents.task_results import (
+from airflow_provider_ha.api.documents.operation import (
     CancelResultView,
     OperationResultView,
     RecoveredJobsView,

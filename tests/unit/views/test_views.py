@@ -16,12 +16,12 @@ from pydantic import ValidationError
 from airflow_provider_ha.api import documents
 from airflow_provider_ha.api.documents import events
 from airflow_provider_ha.api.documents.cluster_events import cluster_event
+from airflow_provider_ha.api.documents.history import LeaderView
 from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_row
-from airflow_provider_ha.api.documents.leader import LeaderView
+from airflow_provider_ha.api.documents.stores import TreeView
 from airflow_provider_ha.api.documents.submission import graph_view
 from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
 from airflow_provider_ha.api.documents.view import ErrorDocument, View, error_view, shows
-from airflow_provider_ha.api.documents.znodes import TreeView
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.proof_protocol import StateReading
