@@ -43,7 +43,7 @@ def get_ha_cli_commands() -> list[CLICommand]:
                 ActionCommand(
                     name=noun,
                     help=text,
-                    func=lazy_load_command("airflow_provider_ha.cli.airflow_entry.run_words"),
+                    func=lazy_load_command("airflow_provider_ha.cli.app.run_words"),
                     args=(_WORDS,),
                 )
                 for noun, text in _NOUNS.items()

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import checkpoint, cluster, job, leader, metrics, savepoint, storage
-from airflow_provider_ha.cli.cluster import show_rebuild, show_tree
+from airflow_provider_ha.cli import checkpoint, cluster, console, job, leader, metrics, savepoint, storage
+from airflow_provider_ha.cli.cluster import recover, show_rebuild, show_tree
 from airflow_provider_ha.cli.examples import examples
-from airflow_provider_ha.cli.exit_codes import RootGroup
-from airflow_provider_ha.cli.job import DELETE_EXAMPLES, delete
-from airflow_provider_ha.cli.job_logs import logs
-from airflow_provider_ha.cli.job_move import move
-from airflow_provider_ha.cli.job_submit import SUBMIT_EXAMPLES, submit
+from airflow_provider_ha.cli.exit_codes import RootGroup, exit_code
+from airflow_provider_ha.cli.job import DELETE_EXAMPLES, delete, logs
+from airflow_provider_ha.cli.job_actions import SUBMIT_EXAMPLES, cancel, move, release, stop, submit
 from airflow_provider_ha.cli.leader import history
-from airflow_provider_ha.cli.recover import recover
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.cli.verify import verify_directory
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 
 
@@ -44,7 +45,10 @@ job.app.command("history")(history)
 job.app.command("submit", epilog=SUBMIT_EXAMPLES)(submit)
 job.app.command("delete", epilog=DELETE_EXAMPLES)(delete)
 job.app.command("logs")(logs)
+job.app.command("stop")(stop)
+job.app.command("cancel")(cancel)
 job.app.command("move")(move)
+job.app.command("release")(release)
 app.add_typer(checkpoint.app, name="checkpoint")
 checkpoint.app.command("verify")(verify_directory)
 checkpoint.app.command("plan")(plan)
@@ -124,3 +128,46 @@ def run(
 def main() -> None:
     """Entry point of ``spark-ha``."""
     app(prog_name="spark-ha", obj=ClusterTarget())
+
+
+def run_words(args: Namespace) -> None:
+    """Run ``spark-ha <noun> <words>`` for ``airflow ha <noun> <words>``."""
+    log_to_stderr()
+    try:
+        # Not at the top: Airflow's own command would end with the stack trace that an unsupported release raises.
+        from airflow_provider_ha.hooks._connection import read_place  # noqa: PLC0415  # see the comment
+    except ConfigurationError as error:
+        console.print_error(error, as_json="--json" in args.words)
+        raise SystemExit(exit_code(error)) from None
+    run(
+        [args.subcommand, *args.words],
+        prog_name="airflow ha",
+        fallback=_default_connection,
+        named=_connection,
+        places=read_place,
+    )
+
+
+def log_to_stderr() -> None:
+    """Move log output away from stdout, the default of Airflow 3.0: stdout is for the document of ``--json``."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            moved = logging.StreamHandler(sys.stderr)
+            moved.setFormatter(handler.formatter)
+            moved.setLevel(handler.level)
+            moved.filters = list(handler.filters)  # this includes the filter that masks secrets
+            root.removeHandler(handler)
+            root.addHandler(moved)
+
+
+def _default_connection() -> HaConfig:
+    from airflow_provider_ha.hooks.spark_ha import SparkHaHook  # noqa: PLC0415  # as above
+
+    return SparkHaHook().get_config()
+
+
+def _connection(conn_id: str) -> HaConfig:
+    from airflow_provider_ha.hooks.spark_ha import SparkHaHook  # noqa: PLC0415  # as above
+
+    return SparkHaHook(conn_id).get_config()

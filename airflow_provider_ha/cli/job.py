@@ -1,9 +1,8 @@
-"""``spark-ha job``: list, inspect, stop, cancel and delete jobs, release them from quarantine."""
+"""``spark-ha job``: list, inspect and delete jobs, and print the logs of their drivers."""
 
 from __future__ import annotations
 
 import os
-from enum import Enum
 from typing import Annotated
 
 import typer
@@ -11,7 +10,8 @@ import typer
 from airflow_provider_ha.api.documents.job import (
     JobListView,
     JobRow,
-    QuarantineReleaseView,
+    LogLineView,
+    LogView,
     job_row,
     job_view,
     unreadable_row,
@@ -21,7 +21,8 @@ from airflow_provider_ha.api.documents.submission import GraphView, graph_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, who
+from airflow_provider_ha.cli.completion import run_numbers
+from airflow_provider_ha.cli.job_requests import who
 from airflow_provider_ha.cli.session import (
     AsJson,
     Force,
@@ -34,8 +35,10 @@ from airflow_provider_ha.cli.session import (
     repeated,
 )
 from airflow_provider_ha.errors import HaError, UnknownJobError
-from airflow_provider_ha.fleet import decide
 from airflow_provider_ha.jobs.condition import losses_of
+from airflow_provider_ha.jobs.drivers.driver_log import LogPlace, whole_lines
+from airflow_provider_ha.jobs.drivers.run_logs import choose, find_log, hide_secrets, reader
+from airflow_provider_ha.jobs.drivers.run_logs import follow as follow_log
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.job_graph import JobGraph
@@ -45,7 +48,7 @@ from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named
 from airflow_provider_ha.jobs.recovery.losses import Losses
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.names import check_job_id
+from airflow_provider_ha.redaction import PublicText
 
 
 DELETE_EXAMPLES = help_examples(
@@ -109,13 +112,6 @@ def _print(shown: DeletionView) -> None:
 
 
 app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help=True)
-
-
-class StopMode(str, Enum):
-    """Mode of a stop."""
-
-    SUSPEND = "suspend"
-    TERMINATE = "terminate"
 
 
 @app.command("list")
@@ -195,69 +191,6 @@ def graph(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
         console.print_fields(shown.to_json())
 
 
-@app.command()
-def stop(
-    context: typer.Context,
-    job_id: JobId,
-    mode: Annotated[StopMode, typer.Option(help="suspend: stop with a checkpoint; terminate: drain first.")] = (
-        StopMode.SUSPEND
-    ),
-    savepoint: Annotated[bool, typer.Option("--savepoint", help="Also take a savepoint.")] = False,
-    wait: WaitSeconds = 600.0,
-    request_id: RequestId = None,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Stop a job at a batch boundary. Exit 0: its run is FINISHED; 1: it could not be stopped, with the reason.
-
-    A job that has lost its driver ends immediately, with its newest retained checkpoint as the result.
-
-    Ctrl-C ends the wait, not the stop (exit 130): the same command with `--request-id` shows its outcome.
-    """
-    with asking(job_id, "stop", request_id) as asked, cluster(context, as_json=as_json) as client:
-        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
-        operation = job.request_stop(
-            operation_id=asked.request_id, requested_by=by, mode=mode.value, savepoint=savepoint
-        )
-        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
-
-
-@app.command()
-def cancel(
-    context: typer.Context,
-    job_id: JobId,
-    savepoint: Annotated[
-        bool, typer.Option("--savepoint", help="Take a savepoint first; if it fails, the job continues.")
-    ] = False,
-    wait: WaitSeconds = 120.0,
-    request_id: RequestId = None,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Cancel a job immediately; its latest checkpoint stays. Exit 0: its run is CANCELED; 1: its savepoint failed.
-
-    With `--savepoint` both are one operation: once the savepoint is taken the run ends CANCELED, even if the driver or
-    this command dies in between. `job stop --savepoint` ends at a batch boundary instead, so no batch is read again.
-
-    Ctrl-C ends the wait, not the cancel (exit 130): the same command with `--request-id` shows its outcome.
-    """
-    with asking(job_id, "cancel", request_id) as asked, cluster(context, as_json=as_json) as client:
-        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
-        operation = job.request_cancel(operation_id=asked.request_id, requested_by=by, savepoint=savepoint)
-        await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
-
-
-@app.command()
-def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """Release a job from quarantine, after repairing its cause. Exit 1: it is not in quarantine."""
-    with cluster(context, as_json=as_json) as client:
-        reason = decide.release_quarantine(client.coordinator, client.paths, check_job_id(job_id))
-    if as_json:
-        console.print_json(QuarantineReleaseView(job_id=job_id, reason=reason))
-    else:
-        console.out.print(f"{job_id} may be recovered again; it was in quarantine, because {console.escaped(reason)}")
-
-
 def _row(client: HaClient, job_id: str) -> JobRow:
     # An unreadable job must not hide the others (FLINK-5193).
     try:
@@ -306,3 +239,80 @@ def _graph(client: HaClient, job: JobClient, snapshot: JobStatus) -> GraphView:
     run = snapshot.run.run
     graph = job.graph_of(run)
     return graph_view(graph, sha256=run.graph.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, client))
+
+
+def logs(
+    context: typer.Context,
+    job_id: JobId,
+    run: Annotated[
+        int | None, typer.Option(help="Number of the run; the newest when left out.", min=1, autocompletion=run_numbers)
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option(help="Attempt of the run; the newest that was started when left out.", min=1)
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", help="How many of the last lines are printed.", min=0)] = 100,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow new lines, including those of later attempts.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the log of a job's driver, without secrets. With --follow until its run is over.
+
+    Exit 1: the job, run or attempt does not exist, or its log is not on this host; the error names the host and the
+    path. With --json and --follow each line is one JSON document.
+    """
+    with cluster(context, as_json=as_json) as client:
+        job = client.context(job_id)
+        newest = job.snapshot().run
+        view = newest if newest is not None and run is None else job.runs.get(run or 1)
+        if not hide_secrets(job, view):
+            console.err.print("The job graph cannot be read: only what looks like a secret is hidden.")
+        submission = choose(job_id, view, attempt)
+        printed = _PrintedLines(as_json=as_json, one_document=not follow)
+        if follow:
+            try:
+                for place, part in follow_log(job, view, submission, lines=lines, note=printed.note):
+                    printed.add(place, part)
+            except KeyboardInterrupt:
+                raise typer.Exit from None
+            return
+        place = find_log(job, view.run.number, submission)
+        printed.add(place, "")
+        for part in whole_lines(reader(job, place, lines=lines).now()):
+            printed.add(place, part)
+        printed.end()
+
+
+class _PrintedLines:
+    """Output on stdout: plain lines, one document, or one document per line. Notes go to stderr."""
+
+    def __init__(self, *, as_json: bool, one_document: bool) -> None:
+        self._as_json = as_json
+        self._one_document = one_document
+        self._lines: list[str] = []
+        self._place: LogPlace | None = None
+        self._public = PublicText()
+
+    @staticmethod
+    def note(text: str) -> None:
+        """Print a note about the log on stderr."""
+        console.err.print(console.escaped(text))
+
+    def add(self, place: LogPlace, part: str) -> None:
+        """Print a part of a log, preceded once by the name of the log."""
+        if place != self._place:
+            self._place, self._public = place, PublicText()
+            self.note(f"attempt {place.attempt} of run {place.run}, {place.host}:{place.path}")
+        text = self._public(part) if part else ""
+        if not self._as_json:
+            typer.echo(text, nl=False)
+        elif self._one_document:
+            self._lines += text.splitlines()
+        else:
+            for line in text.splitlines():
+                console.print_line(LogLineView.of(place, line=line), as_json=True)
+
+    def end(self) -> None:
+        """Print the document at the end."""
+        if self._as_json and self._place is not None:
+            console.print_json(LogView.of(self._place, lines=self._lines))

@@ -1,27 +1,40 @@
-"""``spark-ha restore``: restore a job from a checkpoint, a savepoint or a path, or print the plan for people."""
+"""``spark-ha restore`` and ``checkpoint plan``: restore a job, or print the plan of a restore of a job or a path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from airflow_provider_ha.api.documents.restore_plan import plan_view
 from airflow_provider_ha.api.documents.submission import SubmittedRunView
-from airflow_provider_ha.checkpoints.model import Candidate, QueryPlan, RestorePlan, SinkKind, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.model import (
+    Candidate,
+    QueryPlan,
+    QuerySink,
+    RestorePlan,
+    SinkKind,
+    SourceInput,
+    Verdict,
+)
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
-from airflow_provider_ha.checkpoints.sinks.sink_registry import name_by_sink
+from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
+from airflow_provider_ha.checkpoints.sinks.sink_registry import name_by_sink, sink_named
+from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets, held_offsets
+from airflow_provider_ha.checkpoints.spark.places import directory_at, is_hdfs, is_s3, output_place, s3_uri
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit, exit_code
-from airflow_provider_ha.cli.option_group import takes
-from airflow_provider_ha.cli.plan_path import is_place
+from airflow_provider_ha.cli.savepoint_target import path_of
 from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
-from airflow_provider_ha.cli.spec_options import Batch, JobOrPlace, accepted, place_plan, request_of
+from airflow_provider_ha.cli.spec_options import Batch, JobOrPlace, accepted, request_of, takes
+from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.restore.job_restore import refusal_of
+from airflow_provider_ha.query_names import is_query_directory, own_name
 
 
 _MEANING = {
@@ -249,3 +262,111 @@ def _print(made: RestorePlan, refusal: HaError | None, *, as_json: bool) -> None
 
 def _code(refusal: HaError | None) -> Exit:
     return Exit.YES if refusal is None else exit_code(refusal)
+
+
+def is_place(target: str) -> bool:
+    """Whether a word names a checkpoint by its place; a word without a slash is a job id.
+
+    :raises ConfigurationError: It is a URI of a file system that this process cannot read.
+    """
+    return is_s3(target) or is_hdfs(target) or path_of(target) is not None
+
+
+def plan_of_place(
+    target: str,
+    *,
+    batch: int | None,
+    sinks: list[str],
+    kafka_bootstrap: list[str],
+    kafka_properties: str | None,
+    accept_unverified: list[str],
+    repeatable: list[str],
+) -> RestorePlan:
+    """Return the plan to continue from the checkpoint at *target*.
+
+    :raises ConfigurationError: An option names another query, or is repeated.
+    :raises HaError: As ``plan_directory``.
+    """
+    place = _named(target)
+    query = place.rpartition("/")[2] or place
+    names = {query, own_name(query)} if is_query_directory(query) else {query}
+    servers = _one("--kafka-bootstrap", names, kafka_bootstrap)
+    for option, named in (("--accept-unverified", accept_unverified), ("--repeatable", repeatable)):
+        if strange := sorted(set(named) - names):
+            raise ConfigurationError(
+                f"{option} names {strange}, but the query is {query}", next_step="Correct the name"
+            )
+
+    def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
+        if servers is None:
+            raise ConfigurationError(
+                f"the brokers of {', '.join(sorted(topics))} are not configured, and a checkpoint does not name them",
+                next_step="Name them (--kafka-bootstrap host:port)",
+            )
+        return held_offsets(servers, topics, properties=Path(kafka_properties) if kafka_properties else None)
+
+    return plan_directory(
+        query,
+        directory_at(place),
+        sink=_sink(_one("--sink", names, sinks)),
+        now=SystemClock().now(),
+        ask_kafka=ask,
+        batch=batch,
+        accept_unverified=(query,) if accept_unverified else (),
+        repeatable=bool(repeatable),
+    )
+
+
+def _named(target: str) -> str:
+    if is_s3(target):
+        return s3_uri(target)
+    return output_place(target) if is_hdfs(target) else str((path_of(target) or Path(target)).resolve())
+
+
+def _sink(said: str | None) -> QuerySink:
+    if said is not None and is_s3(said):
+        return sink_at(s3_uri(said))
+    return sink_named(said)
+
+
+def _one(option: str, names: Collection[str], values: list[str]) -> str | None:
+    if len(values) > 1:
+        raise ConfigurationError(f"{option} is given {len(values)} times for one query", next_step="Give it once")
+    named = next((name for name in names if values and values[0].startswith(f"{name}=")), None)
+    return values[0].removeprefix(f"{named}=") if values else None
+
+
+# Of the checkpoint at a path, without a job.
+_OF_PLACES = frozenset(
+    {
+        "sinks",
+        "kafka_bootstrap",
+        "kafka_properties",
+        "accept_unverified",
+        "repeatable",
+        "accept_verdicts",
+        "allow_remote_executors",
+    }
+)
+
+
+def place_plan(words: Mapping[str, Any], place: str, batch: int | None) -> RestorePlan:
+    """Return the restore plan of a checkpoint path without a managed job.
+
+    :raises ConfigurationError: The words do not fit a place.
+    :raises HaError: As ``plan_of_place``.
+    """
+    if of_jobs := sorted(name for name, value in words.items() if value is not None and name not in _OF_PLACES):
+        raise ConfigurationError(
+            f"{place!r} is a path; {', '.join(of_jobs)} apply only to checkpoints of a job",
+            next_step="Remove the option, or name the job",
+        )
+    return plan_of_place(
+        place,
+        batch=batch,
+        sinks=words["sinks"] or [],
+        kafka_bootstrap=words["kafka_bootstrap"] or [],
+        kafka_properties=words["kafka_properties"],
+        accept_unverified=words["accept_unverified"] or [],
+        repeatable=words["repeatable"] or [],
+    )

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.spark.places import is_s3
 from airflow_provider_ha.checkpoints.store.payload_collector import MANY
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
-from airflow_provider_ha.cli import console, savepoint_files, savepoint_import
+from airflow_provider_ha.cli import console, savepoint_files
 from airflow_provider_ha.cli.completion import savepoint_ids
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, operation_id, who
@@ -139,7 +139,7 @@ app = typer.Typer(
 app.command()(savepoint_files.create)
 app.command()(savepoint_files.verify)
 app.command()(savepoint_files.export)
-app.command("import")(savepoint_import.import_archive)
+app.command("import")(savepoint_files.import_archive)
 app.command()(savepoint_files.restore)
 app.command("drill")(run_drill)
 app.command("drills")(list_drills)

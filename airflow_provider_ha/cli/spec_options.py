@@ -1,24 +1,27 @@
-"""Options of ``job submit`` and ``restore``, converted to the spec of a job: conf, start and sinks."""
+"""Options of ``job submit`` and ``restore``, derived from the models of their requests, and converted to a spec."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.spark.places import is_hdfs, is_s3, output_place
 from airflow_provider_ha.cli.job_requests import operation_id
-from airflow_provider_ha.cli.plan_path import plan_of_place
 from airflow_provider_ha.cli.savepoint_target import assigned, before_a_place, of_query, path_of
 from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.jobs.options.declaration import read
+from airflow_provider_ha.jobs.options.declaration import Option, options_of, read
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.jobs.submit.requests import LATEST
 from airflow_provider_ha.redaction import secret_values
@@ -184,18 +187,6 @@ Batch = Annotated[
     typer.Option(min=0, help="With a path: the batch to continue from; default: the newest restorable.", metavar="N"),
 ]
 _COMMAS = ("py_files", "files", "jars", "archives", "packages")  # lists that a word may hold, as for spark-submit
-# Of the checkpoint at a path, without a job.
-_OF_PLACES = frozenset(
-    {
-        "sinks",
-        "kafka_bootstrap",
-        "kafka_properties",
-        "accept_unverified",
-        "repeatable",
-        "accept_verdicts",
-        "allow_remote_executors",
-    }
-)
 
 
 def accepted(words: Mapping[str, Any]) -> frozenset[Verdict]:
@@ -233,28 +224,6 @@ def request_of(words: Mapping[str, Any], job_id: str, batch: int | None, request
         job_id=job_id,
         request_id=request_id or operation_id("restore"),
         adopt=named.directories,
-    )
-
-
-def place_plan(words: Mapping[str, Any], place: str, batch: int | None) -> RestorePlan:
-    """Return the restore plan of a checkpoint path without a managed job.
-
-    :raises ConfigurationError: The words do not fit a place.
-    :raises HaError: As ``plan_of_place``.
-    """
-    if of_jobs := sorted(name for name, value in words.items() if value is not None and name not in _OF_PLACES):
-        raise ConfigurationError(
-            f"{place!r} is a path; {', '.join(of_jobs)} apply only to checkpoints of a job",
-            next_step="Remove the option, or name the job",
-        )
-    return plan_of_place(
-        place,
-        batch=batch,
-        sinks=words["sinks"] or [],
-        kafka_bootstrap=words["kafka_bootstrap"] or [],
-        kafka_properties=words["kafka_properties"],
-        accept_unverified=words["accept_unverified"] or [],
-        repeatable=words["repeatable"] or [],
     )
 
 
@@ -326,3 +295,87 @@ def _start(start_from: list[str] | None, sinks: list[str] | None) -> tuple[str |
             next_step="Remove --sink: it applies only to directories",
         )
     return words.word, {}
+
+
+_SINGLE = (int, float, bool)
+
+
+def takes(model: type[Any], **arguments: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the parameter ``words`` of a command by one parameter for each option of *model*.
+
+    The command gets option -> value as ``words``; ``None`` for an option that is left out.
+
+    :param arguments: Positional arguments of the command, by the name of their option: annotation of the parameter.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        own = {name: each for name, each in inspect.signature(command).parameters.items() if name != "words"}
+        options = options_of(model)
+        context, *rest = [
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]) for name, each in own.items()
+        ]
+        derived = [_parameter(each, arguments.get(name)) for name, each in options.items()]
+        derived.sort(key=lambda each: each.name not in arguments)
+
+        @wraps(command)
+        def called(**given: Any) -> None:
+            words = {name: given.pop(name) for name in options}
+            command(words=words, **given)
+
+        shown = [context, *derived, *rest]
+        called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in shown}
+        return called
+
+    return decorate
+
+
+def _parameter(option: Option, argument: Any) -> inspect.Parameter:
+    """Return the parameter of a command for an option."""
+    required = option.field.is_required()
+    default = inspect.Parameter.empty if required else None
+    annotation = argument if argument is not None else _annotation(option)
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _annotation(option: Option) -> Any:
+    kind, word = _parameter_type(option.field.annotation), f"--{option.name.replace('_', '-')}"
+    named = option.shown.get("words", (word,))
+    settings: dict[str, Any] = {"help": help_text(option)}
+    if kind is bool:
+        named = (f"{word}/--no-{word[2:]}",)
+    for name, setting in (("group", "rich_help_panel"), ("metavar", "metavar")):
+        if option.shown.get(name):
+            settings[setting] = option.shown[name]
+    return Annotated[kind if option.field.is_required() else kind | None, typer.Option(*named, **settings)]
+
+
+def help_text(option: Option) -> str:
+    """Return the description of an option for a terminal, with its default."""
+    text = option.shown.get("command") or option.field.description or ""
+    text = re.sub(r"(?<![\w*])\*(\w+)\*(?![\w*])", lambda found: f"--{found[1].replace('_', '-')}", text)
+    text = text.replace("``", "`").replace("[", "\\[")
+    if option.field.is_required():
+        return text
+    default = option.default
+    if "default" in text.lower() or default in (None, (), {}, ("SAFE",)) or isinstance(default, Enum):
+        return text
+    if isinstance(default, bool):
+        default = "yes" if default else "no"
+    return f"{text} Default: {default:g}." if isinstance(default, float) else f"{text} Default: {default}."
+
+
+def _parameter_type(annotation: Any) -> Any:
+    """Return the type of the parameter for the type of an option: one value, or a list of words."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _parameter_type(parts[0])
+    if isinstance(annotation, type) and issubclass(annotation, (*_SINGLE, Enum)):
+        return annotation
+    if origin in (tuple, frozenset) and isinstance(parts[0], type) and issubclass(parts[0], Enum):
+        return list[parts[0]]  # type: ignore[valid-type]
+    if origin in (tuple, frozenset, dict, Mapping, Sequence):
+        return list[str]
+    kinds = [_parameter_type(part) for part in parts if part is not NoneType]
+    return next((kind for kind in kinds if kind is not str), str)

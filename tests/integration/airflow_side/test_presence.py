@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.cli.airflow_entry import log_to_stderr
+from airflow_provider_ha.cli.app import log_to_stderr
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths

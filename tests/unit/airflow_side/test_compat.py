@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.airflow_side.compat import NEWEST, OLDEST, RANGE, require_supported
 from airflow_provider_ha.airflow_side.compat.sdk import AirflowFailException
-from airflow_provider_ha.cli.airflow_entry import log_to_stderr
+from airflow_provider_ha.cli.app import log_to_stderr
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
@@ -76,7 +76,7 @@ ON_AIRFLOW_3_4 = """
 import airflow
 airflow.__version__ = "3.4.0"
 from argparse import Namespace
-from airflow_provider_ha.cli.airflow_entry import run_words
+from airflow_provider_ha.cli.app import run_words
 run_words(Namespace(subcommand="job", words=["list"]))
 """
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("airflow")
 
-from airflow_provider_ha.cli.option_group import takes as takes_words
+from airflow_provider_ha.cli.spec_options import takes as takes_words
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.declaration import option, options_of, parameter_texts, read, spread
 from airflow_provider_ha.jobs.options.job_options import HaOptions

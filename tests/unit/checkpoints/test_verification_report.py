@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.verify.verification_report import (
     VerificationReport,
 )
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.verification_report import batch_rows, print_report
+from airflow_provider_ha.cli.verify import batch_rows, print_report
 
 
 CUT = Reason(Code.STATE_CORRUPT, "state/0/0/6.delta", "it is cut")
