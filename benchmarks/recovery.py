@@ -25,7 +25,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper, ask
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.fleet.decide import look
+from airflow_provider_ha.fleet.observations import look
 from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph
 from airflow_provider_ha.jobs.observe import survey

@@ -118,7 +118,7 @@ class JobClient:
         return lost_runs.recover(self._job, by=by, wait=wait, run_number=self._acting.run)
 
     def delay_left(self, snapshot: JobStatus) -> float:
-        """Return the seconds until the newest run may be submitted again (``recovery.delay_left``)."""
+        """Return the seconds until the newest run may be submitted again (``jobs.recovery.lost_runs``)."""
         return lost_runs.delay_left(self._job, snapshot)
 
     def fail(self, reason: str, *, by: str) -> None:

@@ -45,7 +45,7 @@ from airflow_provider_ha.cli.session import (
 )
 from airflow_provider_ha.cli.spec_options import spec_of, takes, visible_secrets
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.move.move_records import Move, MoveRequest
@@ -361,7 +361,7 @@ def cancel(
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Release a job from quarantine, after repairing its cause. Exit 1: it is not in quarantine."""
     with cluster(context, as_json=as_json) as client:
-        reason = decide.release_quarantine(client.coordinator, client.paths, check_job_id(job_id))
+        reason = observations.release_quarantine(client.coordinator, client.paths, check_job_id(job_id))
     if as_json:
         console.print_json(QuarantineReleaseView(job_id=job_id, reason=reason))
     else:

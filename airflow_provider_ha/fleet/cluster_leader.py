@@ -38,7 +38,7 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
 )
 from airflow_provider_ha.fleet.cluster_removal import BlobCollection, cluster_collection
-from airflow_provider_ha.fleet.decide import DueWatch, ReconcileQueue
+from airflow_provider_ha.fleet.observations import DueWatch, ReconcileQueue
 from airflow_provider_ha.fleet.reconciler import (
     JobWait,
     ReconcileOutcome,

@@ -16,7 +16,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Node, Read
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError, RecordCorruptError
-from airflow_provider_ha.fleet.decide import reason_of_quarantine
+from airflow_provider_ha.fleet.observations import reason_of_quarantine
 from airflow_provider_ha.jobs.model import Run
 from airflow_provider_ha.jobs.observe import in_one_session, run_steps, whole_steps
 from airflow_provider_ha.jobs.options.job_options import HaOptions

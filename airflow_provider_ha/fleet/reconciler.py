@@ -32,7 +32,7 @@ from airflow_provider_ha.errors import (
     NodeMissingError,
     UnknownJobError,
 )
-from airflow_provider_ha.fleet.decide import JobObservation, Quarantine, look, quarantine_op, quarantine_reason
+from airflow_provider_ha.fleet.observations import JobObservation, Quarantine, look, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.condition import Action, JobCondition, decide
 from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext

@@ -25,8 +25,8 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.fleet.decide import Quarantine, look, quarantine_op
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
+from airflow_provider_ha.fleet.observations import Quarantine, look, quarantine_op
 from airflow_provider_ha.jobs.condition import NO_RUN, decide
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, GraphPointer, JobGraph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_ha.fleet.decide import ReconcileQueue
+from airflow_provider_ha.fleet.observations import ReconcileQueue
 from tests.support.clusters.coordination_helpers import HeldClock
 
 

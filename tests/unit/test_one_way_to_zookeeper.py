@@ -19,7 +19,7 @@ import airflow_provider_ha
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 FACADE = {f"coordination/_kazoo{part}.py" for part in ("", "_acls", "_client", "_reads", "_transaction")}
 UNGUARDED = {
-    "fleet/decide.py": "a note for people; a version guards its removal",
+    "fleet/observations.py": "a note for people; a version guards its removal",
     "jobs/cluster_roots.py": "the cluster's own node, once, by compare-and-set; no leader writes it",
     "jobs/runs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "

@@ -44,7 +44,7 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.coordinator import Node, Reads
 from airflow_provider_ha.errors import JobStateError, NotConnectedError, OutcomeUnknownError
-from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.runs.run_store import decode
 
@@ -174,7 +174,7 @@ def confirm(
     """
     way = SAVEPOINT_FIRST if action is JobAction.CANCEL and savepoint else ""
     apart = _quarantined(request, job)
-    shown = _offer(job, action, decide.reason_of_quarantine(apart) if apart is not None else None, way)
+    shown = _offer(job, action, observations.reason_of_quarantine(apart) if apart is not None else None, way)
     confirmed = str(apart.modified_zxid) if action is JobAction.RELEASE and apart is not None else way
     intent = Intent(job.cluster, job.job_id, job.run, action.value, f"page-{action.value}-{new_id()[:16]}", confirmed)
     return render(
@@ -265,7 +265,7 @@ def _ask(client: HaClient, job: VisibleJob, offered: ActionButton, form: Checked
 
 
 def _release(client: HaClient, job: VisibleJob, form: CheckedForm) -> None:
-    decide.release_shown_quarantine(
+    observations.release_shown_quarantine(
         client.coordinator,
         client.paths,
         job.job_id,
@@ -281,7 +281,7 @@ def _offer(job: VisibleJob, action: JobAction, quarantined: str | None, way: str
 def reason_of_quarantine(request: Request, job: VisibleJob) -> str | None:
     """Return why a job is in quarantine; ``None`` if it is not."""
     apart = _quarantined(request, job)
-    return decide.reason_of_quarantine(apart) if apart is not None else None
+    return observations.reason_of_quarantine(apart) if apart is not None else None
 
 
 def _quarantined(request: Request, job: VisibleJob) -> Node | None:

@@ -29,8 +29,8 @@ from airflow_provider_ha.api.documents.verdict import LastVerificationView, last
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.restore.replays import read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
-from airflow_provider_ha.fleet.decide import reason_of_quarantine
 from airflow_provider_ha.fleet.fleet_overview import restarts_since
+from airflow_provider_ha.fleet.observations import reason_of_quarantine
 from airflow_provider_ha.jobs.condition import losses_of
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import MoveRecord, read_moved

@@ -6,7 +6,7 @@ and read as a whole when the survey cannot decide its state, and again when some
 storage, so a separate thread makes them. Until a read ends, the earlier state of the job holds; a job that was never
 read is unknown, and has no event.
 
-A look (:mod:`~airflow_provider_ha.fleet.decide`) may read the graph of the job, which lies in storage. Storage that
+A look (:mod:`~airflow_provider_ha.fleet.observations`) may read the graph of the job, which lies in storage. Storage that
 does not answer holds it for minutes, and no thread can be ended: in the call that reads all leaders, the look at one
 job would hide the leaders of all others.
 
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.fleet.decide import JobObservation, look, quarantine_reason
 from airflow_provider_ha.fleet.notify.notices import (
     GRANTED,
     INTERIM,
@@ -37,6 +36,7 @@ from airflow_provider_ha.fleet.notify.notices import (
     Event,
 )
 from airflow_provider_ha.fleet.notify.session import Nodes
+from airflow_provider_ha.fleet.observations import JobObservation, look, quarantine_reason
 from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import LeaderInfo

@@ -1,15 +1,15 @@
 """Restart policy: the decision about a run after the loss of its driver, with repeated failures. Pure.
 
 The driver's code has no part in the decision: a refused script writes its run's result, and a run with a result is
-never run again. An error that repeats in a run without progress ends it (``recovery.repeated``). The remaining cases
+never run again. An error that repeats in a run without progress ends it (:func:`repeated_failure`). The remaining cases
 are losses, which are counted if the job sets a limit.
 
 Invariant: a submission that met an outage is no loss of the job, whether storage or ZooKeeper kept it from running the
 script or the script met the outage later. It does not count as an attempt, however often it happens, and only increases
 the delay: a disk that is full for an hour, or an unavailable broker, costs the hour, never the run. Two other kinds do
 not count either: a submission whose working directory Spark refused (the next one continues from a checkpoint), and one
-whose host lacks something that another host had for the run (``recovery.unfit``). A run that may lose or repeat rows by
-continuing waits for its user.
+whose host lacks something that another host had for the run (``jobs.recovery.transactions``). A run that may lose or
+repeat rows by continuing waits for its user.
 
 A loss with proof of death is recovered without delay if it is the first one, or if the job was RUNNING until an
 external cause ended the driver: a delay protects from a driver that fails repeatedly, not from a host that loses it

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import FencedError, JobStateError
-from airflow_provider_ha.fleet.decide import ReconcileQueue
+from airflow_provider_ha.fleet.observations import ReconcileQueue
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import JobState

@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.figures import ReportedTriggers
 from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, VersionConflictError
-from airflow_provider_ha.fleet.decide import look
+from airflow_provider_ha.fleet.observations import look
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import JobState

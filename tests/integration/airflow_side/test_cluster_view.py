@@ -12,11 +12,11 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Reads, SetData
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.fleet import decide
-from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op, release_quarantine
+from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.fleet.notify import leadership as module
 from airflow_provider_ha.fleet.notify.leadership import ClusterView
 from airflow_provider_ha.fleet.notify.notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, UNKNOWN, Condition
+from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, release_quarantine
 from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
@@ -35,7 +35,7 @@ def watcher(cluster: Cluster) -> Iterator[Watcher]:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which jobs were looked at as a whole."""
-    seen, real = list[str](), decide.look
+    seen, real = list[str](), observations.look
 
     def noted(coordinator: Any, store: Any, paths: Any, job_id: str) -> Any:
         seen.append(job_id)
@@ -135,7 +135,7 @@ def test_nothing_is_known_of_an_unclear_job_until_its_look_has_an_answer(
         cluster.lost(job_id)
     unclear(cluster, "first")
     unclear(cluster, "second")
-    answers, real, calls = threading.Event(), decide.look, list[str]()
+    answers, real, calls = threading.Event(), observations.look, list[str]()
 
     def slow(*args: Any) -> Any:
         calls.append(args[-1])
@@ -164,7 +164,7 @@ def test_nothing_is_known_of_an_unclear_job_until_its_look_has_an_answer(
 def test_what_was_known_of_a_job_holds_until_its_look_has_an_answer(
     cluster: Cluster, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leadership, answers, real = cluster.led("flights", cluster.coordinator), threading.Event(), decide.look
+    leadership, answers, real = cluster.led("flights", cluster.coordinator), threading.Event(), observations.look
 
     def slow(*args: Any) -> Any:
         answers.wait()
@@ -189,7 +189,7 @@ def test_a_look_that_fails_does_not_hide_the_other_jobs_and_is_tried_again(
     for job_id in ("broken", "flights"):
         cluster.lost(job_id)
         unclear(cluster, job_id)
-    real = decide.look
+    real = observations.look
 
     def refused(*args: Any) -> Any:
         if args[-1] == "broken":
@@ -256,7 +256,7 @@ def test_a_look_that_ends_after_its_job_is_clear_again_is_dropped(
 ) -> None:
     cluster.lost("flights")
     pointer = cluster.coordinator.get(cluster.paths("flights").job_graph).data
-    begun, answers, real = threading.Event(), threading.Event(), decide.look
+    begun, answers, real = threading.Event(), threading.Event(), observations.look
 
     def slow(*args: Any) -> Any:
         begun.set()

@@ -18,8 +18,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.fleet import decide
-from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op, quarantine_reason
+from airflow_provider_ha.fleet import observations
+from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.model import JobState, RunEnd
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.run_store import RunStore
@@ -311,9 +311,9 @@ class BeforeCommit:
 
 def just_before_the_release(monkeypatch: pytest.MonkeyPatch, event: Callable[[], Any]) -> None:
     """Let something happen after all that a release depends on was read, and before its transaction."""
-    release = decide.release_shown_quarantine
+    release = observations.release_shown_quarantine
 
     def interrupted(session: Coordinator, *args: Any, **kwargs: Any) -> bool:
         return release(BeforeCommit(session, event), *args, **kwargs)
 
-    monkeypatch.setattr(decide, "release_shown_quarantine", interrupted)
+    monkeypatch.setattr(observations, "release_shown_quarantine", interrupted)

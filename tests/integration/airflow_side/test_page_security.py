@@ -26,7 +26,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op, quarantine_reason
+from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, quarantine_reason
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets
 from airflow_provider_ha.jobs.model import OperationState, Status

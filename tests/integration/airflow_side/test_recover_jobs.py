@@ -18,7 +18,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
-from airflow_provider_ha.fleet.decide import Quarantine, quarantine_op
+from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo, read_cluster_leader

@@ -16,7 +16,7 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.errors import (
     JobStateError,
 )
-from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.fleet import reconciler as attend
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, Reconciler, ReconcileResult, ReconcileTimings
@@ -344,13 +344,13 @@ def test_a_job_that_is_released_from_quarantine_is_recovered(cluster: Cluster, l
 
     cluster.client.store.write(key, graph)
     held = leader.attend("broken").outcome
-    reason = decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
+    reason = observations.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
     released = leader.attend("broken").outcome
 
     assert (held, released) == (ReconcileOutcome.IN_QUARANTINE, ReconcileOutcome.RECOVERED)
     assert "blobs/sha256" in reason
     with pytest.raises(JobStateError, match="not in quarantine"):
-        decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
+        observations.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
 
 
 def test_a_job_that_runs_is_not_put_into_quarantine(

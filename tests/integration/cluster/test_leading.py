@@ -20,7 +20,7 @@ from airflow_provider_ha.errors import (
     LeadershipLostError,
     LeadershipUnavailableError,
 )
-from airflow_provider_ha.fleet import decide
+from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.reconciler import ReconcileResult, ReconcileTimings
 from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
@@ -202,7 +202,7 @@ def test_a_release_from_quarantine_is_noticed_by_a_watch(cluster: Cluster, watch
     cluster.client.store.write(key, graph)
     wait_until(lambda: any("in quarantine" in each.detail for each in watching), timeout=10, what="a look at it")
 
-    decide.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
+    observations.release_quarantine(cluster.coordinator, cluster.client.paths, "broken")
 
     wait_until(lambda: cluster.attempts("broken") == [1, 2], timeout=10, what="the recovery")
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.fleet import cluster_leader as leading
-from airflow_provider_ha.fleet import decide, reconciler
+from airflow_provider_ha.fleet import observations, reconciler
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, ReconcileResult
 from airflow_provider_ha.testing.waiting import wait_until
@@ -23,7 +23,7 @@ MANY = [f"led-{number}" for number in range(leading._FEW)]
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs that were looked at."""
-    seen, real = list[str](), decide.look
+    seen, real = list[str](), observations.look
 
     def noted(coordinator: Any, store: Any, cluster: Any, job_id: str) -> Any:
         seen.append(job_id)

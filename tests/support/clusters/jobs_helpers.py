@@ -14,7 +14,7 @@ from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import is_plain, ours
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.driver.members.driver_session import check_admission
-from airflow_provider_ha.fleet.decide import quarantine_reason
+from airflow_provider_ha.fleet.observations import quarantine_reason
 from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Run, RunEnd, RunResult, StartKind, StartPoint, Status

@@ -1,18 +1,16 @@
-"""Jobs of a cluster, as its leader sees them: due jobs, the read of one job, and quarantine.
+"""Observations of a cluster's leader: the read of one job, its quarantine, and the queue of due jobs.
 
-``look`` reads one job; ``jobs.condition`` decides about it. The order of the reads is the contract: results first,
-then graphs (R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011); it is
-cleaned up.
-A job without a pointer is not recovered: the pointer exists if and only if a new leader has to.
+``look`` reads one job; ``jobs.condition`` decides about it. The order of the reads is the contract: results first, then
+graphs (R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011). A job without
+a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
-What is broken is kept apart from what is unknown. Broken (a record that is not what was written, a graph
-or a file of it that is gone from a root that is there) is a reason for quarantine. An unavailable storage or ZooKeeper,
-or a root that is not mounted, is an error of ``look`` and says nothing about the job. A quarantine from a time when the
-files of all jobs were missing ends when they are there.
+A broken job differs from an unknown one. Broken (a damaged record, or a graph or file that is missing in a mounted
+root) is a reason for quarantine. Unavailable storage or ZooKeeper, or an unmounted root, is an error of ``look``, and no
+statement about the job.
 
-One broken job must not stop the others (FLINK-5193, FLINK-40554), and it must not be forgotten either. So its reason
-lies beside the jobs, is written once by the cluster's leader, and stays until an operator takes it away. One that was
-made while storage had no file of any job ends by itself: an outage that is over leaves nothing behind.
+One broken job must not stop the others (FLINK-5193, FLINK-40554), and must not be forgotten. So the cluster's leader
+writes its reason once, in a separate node, which stays until a user removes it. A quarantine from a time when storage
+had no file of any job ends by itself when the files are there again.
 """
 
 from __future__ import annotations
@@ -47,10 +45,10 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 class Quarantine(Record):
     """``quarantine/<job_id>``: why a job is not recovered.
 
-    :param reason: What is broken, for people.
-    :param by: The process that put it there.
-    :param cluster_epoch: Leadership of the cluster that did.
-    :param outage: Whether the files of every job were missing, as when a part of storage is not mounted.
+    :param reason: Reason, for users.
+    :param by: Process that wrote it.
+    :param cluster_epoch: Epoch of that leader of the cluster.
+    :param outage: Whether the files of all jobs were missing, as when a part of storage is not mounted.
     """
 
     kind: ClassVar[str] = "quarantine"
@@ -64,18 +62,18 @@ class Quarantine(Record):
 
 
 def quarantine_op(paths: ClusterPaths, record: Quarantine) -> Create:
-    """Return the creation of a quarantine; it fails when the job is in quarantine already."""
+    """Return the creation of a quarantine; it fails if the job is in quarantine already."""
     return Create(paths.quarantined(record.job_id), record.to_bytes())
 
 
 def quarantine_reason(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str | None:
-    """Return why a job is in quarantine; ``None`` when it is not."""
+    """Return the reason of a job's quarantine; ``None`` without a quarantine."""
     node = coordinator.find(paths.quarantined(job_id))
     return None if node is None else reason_of_quarantine(node)
 
 
 def reason_of_quarantine(node: Node) -> str:
-    """Return why a job is in quarantine, from its node there. One that cannot be read is a reason as well."""
+    """Return the reason in a quarantine's node; an unreadable node is a reason too."""
     try:
         return Quarantine.from_bytes(node.data, source=node.path).reason
     except RecordCorruptError as error:
@@ -83,7 +81,7 @@ def reason_of_quarantine(node: Node) -> str:
 
 
 def may_end(node: Node) -> bool:
-    """Whether a quarantine ends by itself once what is missing is there again."""
+    """Return whether a quarantine ends by itself once the missing files are there again."""
     try:
         return Quarantine.from_bytes(node.data, source=node.path).outage
     except RecordCorruptError:
@@ -91,10 +89,10 @@ def may_end(node: Node) -> bool:
 
 
 def release_quarantine(coordinator: Coordinator, paths: ClusterPaths, job_id: str) -> str:
-    """Let a job be recovered again; returns why it was not.
+    """Release a job from quarantine; return the reason of the quarantine.
 
-    The one removal by a process that does not lead: a person decides it, for exactly the node that was read. The
-    cluster's leader only creates such nodes, so this undoes none of its work.
+    The only removal by a process that does not lead: a user decides it, for exactly the node that was read. The
+    cluster's leader only creates such nodes, so the removal undoes none of its work.
 
     :raises JobStateError: The job is not in quarantine.
     """
@@ -112,15 +110,15 @@ def release_quarantine(coordinator: Coordinator, paths: ClusterPaths, job_id: st
 def release_shown_quarantine(
     coordinator: Coordinator, paths: ClusterPaths, job_id: str, *, shown: int, last_run: int
 ) -> bool:
-    """Release a job as a person has seen it: from this quarantine, and of the owner whom its newest run names.
+    """Release a job as a user has seen it: from this quarantine, and with this newest run, which names its owner.
 
-    A transaction can compare no transaction: a quarantine that is removed and made again in the moment between the read
-    and the removal goes, too.
+    A transaction cannot compare a node's transaction, so a quarantine that is recreated between the read and the
+    removal is removed too.
 
-    :param shown: Transaction that made the node that was shown: one that is made again has the same version.
-    :param last_run: Number of the job's newest run; 0 for a job without one.
-    :returns: Whether it was in quarantine: a request that is repeated finds that it is not any more.
-    :raises JobStateError: It is in another quarantine, or has a newer run; nothing was changed.
+    :param shown: Transaction that wrote the shown node; a recreated node has the same version.
+    :param last_run: Number of the job's newest run; 0 without a run.
+    :returns: Whether the job was in quarantine; ``False`` for a repeated request.
+    :raises JobStateError: The job is in another quarantine, or has a newer run; nothing was changed.
     """
     node = coordinator.find(paths.quarantined(job_id))
     if node is None:
@@ -131,7 +129,7 @@ def release_shown_quarantine(
             next_step="Load the page again, and look at the reason",
         )
     following = paths.job(job_id).run(last_run + 1)
-    # Each owner comes with a run. What can be made and removed at once is not there.
+    # A new owner comes with a new run. Create and delete in one transaction: ZooKeeper has no check for absence.
     owned = (Create(following), Delete(following))
     try:
         coordinator.commit(Delete(node.path, node.version), *owned)
@@ -152,10 +150,7 @@ def _not_there(job_id: str) -> JobStateError:
 
 
 class ReconcileQueue:
-    """The time at which each job is due. Safe in several threads.
-
-    :param clock: Where the time comes from.
-    """
+    """Due times of jobs. Safe in several threads."""
 
     def __init__(self, clock: Clock) -> None:
         self.changed = threading.Event()
@@ -165,20 +160,20 @@ class ReconcileQueue:
         self._busy: set[str] = set()
 
     def expect(self, names: list[str]) -> None:
-        """Take *names* as all there are: new ones are due now, others are forgotten."""
+        """Replace the jobs: new ones are due now, missing ones are forgotten."""
         now = self._clock.lease_time()
         with self._lock:
             self._due = {name: self._due.get(name, now) for name in names}
 
     def touch(self, name: str) -> None:
-        """Make *name* due now: something about it has changed."""
+        """Make *name* due now, after a change."""
         with self._lock:
             if name in self._due:
                 self._due[name] = self._clock.lease_time()
         self.changed.set()
 
     def take(self) -> list[str]:
-        """Return the names that are due and not in work, and mark them as in work."""
+        """Return the due names that are not in work, and mark them as in work."""
         now = self._clock.lease_time()
         with self._lock:
             # guard: agenda-busy
@@ -197,7 +192,7 @@ class ReconcileQueue:
         self.changed.set()
 
     def pause(self, longest: float) -> float:
-        """Return the seconds until something is due, at most *longest*."""
+        """Return the seconds until a job is due, at most *longest*."""
         now = self._clock.lease_time()
         with self._lock:
             waiting = [due - now for name, due in self._due.items() if name not in self._busy]
@@ -206,24 +201,24 @@ class ReconcileQueue:
 
 @dataclass(frozen=True)
 class DueWatch:
-    """A watch that makes a job due. Equal for the same job, so that arming it again does not pile up in the session."""
+    """A watch that makes a job due. Equal for the same job, so that the session keeps only one."""
 
     agenda: ReconcileQueue
     job_id: str
 
     def __call__(self) -> None:
-        """Take the call of a session: something about the job may have changed."""
+        """Receive the session's call: the job may have changed."""
         self.agenda.touch(self.job_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
-    """One job as it was seen.
+    """A job as read.
 
-    :param status: The job; of one that is in quarantine or broken, little more than that.
-    :param options: Of the newest run; read only when it may have to be run.
-    :param outage: Whether the files of every job are missing.
-    :param quarantine: Node of its quarantine, when that was because of an outage that is over.
+    :param status: The job; little more than that fact for a job in quarantine, and for a broken one.
+    :param options: Options of the newest run; read only if a leader may have to start it.
+    :param outage: Whether the files of all jobs are missing.
+    :param quarantine: Node of a quarantine that was due to an outage, now over.
     """
 
     status: JobStatus
@@ -233,10 +228,10 @@ class JobObservation:
 
 
 def look(coordinator: Coordinator, store: ObjectStore, cluster: ClusterPaths, job_id: str) -> JobObservation:
-    """Read what :func:`~airflow_provider_ha.jobs.condition.decide` needs to know about a job.
+    """Read the facts for :func:`~airflow_provider_ha.jobs.condition.decide` about a job.
 
-    :raises UnknownJobError: There is no such job.
-    :raises NotConnectedError, StorageUnavailableError: It could not be found out: says nothing about the job.
+    :raises UnknownJobError: The job does not exist.
+    :raises NotConnectedError, StorageUnavailableError: A read failed, so the state of the job is unknown.
     """
     paths = cluster.job(job_id)
     return in_one_session(coordinator, paths.label, lambda: _look(coordinator, store, cluster, paths))
@@ -271,16 +266,16 @@ def _dirty(runs: RunStore) -> tuple[int, ...]:
 
 
 def _idle(snapshot: JobStatus) -> bool:
-    """Whether a leader of the cluster may have to run the job: only then its graph is worth reading."""
+    """Return whether a leader of the cluster may have to start the job: only then is its graph needed."""
     run = snapshot.run
     lost = snapshot.leader is None or snapshot.state is JobState.LOST
     return run is not None and run.result is None and snapshot.graph is not None and lost
 
 
 def _graph(graphs: JobGraphStore, store: ObjectStore, snapshot: JobStatus) -> JobGraph:
-    """Read the graph of the newest run, and see whether its files are there.
+    """Read the graph of the newest run, and check that its files exist.
 
-    :raises ObjectMissingError, RecordCorruptError: It cannot be run from what is there.
+    :raises ObjectMissingError, RecordCorruptError: The graph or a file is missing or damaged.
     """
     assert snapshot.run is not None, "an idle job has a run"  # noqa: S101  # checked by the caller
     graph = graphs.read_graph(snapshot.run.run.graph)
