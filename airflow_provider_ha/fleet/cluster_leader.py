@@ -77,7 +77,6 @@ class ClusterLeader:
             leader.watch(stop)
 
     :param client: The cluster. Its session holds the lock, so it must not be shared with another leader.
-    :param by: Name of this leader, for users.
     :param address: Address of this process; host and process id by default.
     :param patience: Time limits before an act.
     :param waiting: Open waits of an earlier leader; see :attr:`waiting`.

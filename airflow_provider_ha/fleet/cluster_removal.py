@@ -134,7 +134,6 @@ def plan_erase(client: HaClient) -> Erasure:
 def erase_cluster(client: HaClient, leadership: Leadership, *, by: str) -> None:
     """Remove the HA data of all jobs, each job in one transaction for all readers. Repeatable after a kill.
 
-    :param by: The caller, recorded for users.
     :raises HaError: As :func:`erase`, and as ``jobs.removal.job_deletion.delete_job``. An error before the first job
         leaves the cluster unchanged.
     """
@@ -210,16 +209,13 @@ def _is_half_deleted(job: JobContext) -> bool:
 
 def _erase_pointers(job: JobContext) -> None:
     """Remove the job's nodes in ZooKeeper, as its leader, except the lock itself and the data of users."""
-    numbers = job.runs.numbers()
-    with take_lock(job, numbers[-1] if numbers else 0, admit=lambda: _require_no_live_run(job)) as leadership:
-        _require_no_live_run(job)
+    with take_lock(job, max(job.runs.numbers(), default=0), admit=lambda: _require_no_live_run(job)) as leadership:
         spared = (job.paths.lock, job.paths.savepoints, job.paths.checkpoint_id_counter)  # guard: erase-keeps-epochs
         remove_nodes(job.coordinator, leadership, job.paths.base, spared=spared)
 
 
 def _require_no_live_run(job: JobContext) -> None:
-    numbers = job.runs.numbers()
-    if numbers and job.runs.result(numbers[-1]) is None:
+    if job.runs.live_run() is not None:
         raise JobStateError(f"job {job.job_id!r} has a new run", next_step="Submit nothing while a cluster is erased")
 
 

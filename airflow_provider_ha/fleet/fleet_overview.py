@@ -70,7 +70,6 @@ class JobDetail:
     :param checkpoint: Its newest retained checkpoint; ``None`` without one.
     :param quarantine: Reason of its quarantine; empty without one.
     :param restarts: Number of resubmissions since the requested moment.
-    :param error: Error of reading the job.
     """
 
     job_id: str

@@ -5,8 +5,8 @@ graphs (R3). A run with a result is never run again, even if a graph pointer sti
 a pointer is not recovered: the pointer exists if and only if a new leader has to.
 
 A broken job differs from an unknown one. Broken (a damaged record, or a graph or file that is missing in a mounted
-root) is a reason for quarantine. Unavailable storage or ZooKeeper, or an unmounted root, is an error of ``look``, and no
-statement about the job.
+root) is a reason for quarantine. Unavailable storage or ZooKeeper, or an unmounted root, is an error of ``look``, which
+says nothing about the job.
 
 One broken job must not stop the others (FLINK-5193, FLINK-40554), and must not be forgotten. So the cluster's leader
 writes its reason once, in a separate node, which stays until a user removes it. A quarantine from a time when storage

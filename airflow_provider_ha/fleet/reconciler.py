@@ -129,8 +129,6 @@ class Reconciler:
     """Reconciles the jobs of a cluster under one leadership. Safe in several threads, with one thread per job.
 
     :param client: The cluster; its session is the leadership's.
-    :param leadership: Leadership of the cluster.
-    :param by: Name of the leader, for users.
     :param patience: Time limits.
     :param waiting: Open waits of an earlier reconciler, by job; see :attr:`waiting`.
     :ivar inspected_at: Time of the last successful read of a job.
@@ -356,7 +354,6 @@ def _facts(status: JobStatus) -> tuple[object, ...]:
 def recover_one(client: HaClient, job_id: str, *, by: str, seen: int | None = None) -> ReconcileResult:
     """Recover a job on a user's request: immediately, without the restart strategy's delay or the cluster's lock.
 
-    :param by: The caller, recorded for users.
     :param seen: Newest run of the job when the user decided; ``None`` accepts any newest run.
     :raises JobStateError: The job is in quarantine, needs no recovery, or its newest run is not *seen*.
     """

@@ -55,7 +55,6 @@ def held(job: JobContext, choose: Callable[[], str], *, by: str, renew_seconds: 
     """Yield the name that *choose* returned; leaders keep that checkpoint or savepoint until the block ends.
 
     :param choose: Returns ``checkpoint-<n>`` or ``savepoint-<id>``; called again if that was just removed.
-    :param by: The reader, recorded for users.
     :raises CheckpointMissingError: There is no candidate, or the candidates are removed repeatedly.
     """
     for _ in range(_CHOICES):
@@ -190,7 +189,6 @@ class RestoreLeases:
     """Leases of a call on another job's checkpoints. Use it in a ``with`` statement around the whole call.
 
     :param job: The job that will run from them.
-    :param request_id: Id of the request, for users.
     """
 
     def __init__(self, job: JobContext, request_id: str) -> None:

@@ -71,10 +71,10 @@ def test_a_batch_that_is_purged_before_its_copy_gives_way_to_a_newer_one(
 ) -> None:
     checkpoint = Verified(monkeypatch, 5, 6)
 
-    _, chosen, copy = spark_proof._copied(LocalTree(tmp_path), None, None, tmp_path, lambda _: None)
+    _, chosen, copy, size = spark_proof._copied(LocalTree(tmp_path), None, None, tmp_path, lambda _: None)
 
     assert (chosen, checkpoint.copied) == (6, [5, 6])
-    assert copy is not None
+    assert (copy, size) == (tmp_path / "copy-2", 1)
 
 
 @pytest.mark.parametrize(

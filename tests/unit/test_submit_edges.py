@@ -204,6 +204,6 @@ def test_a_child_that_says_that_it_is_done_is_not_waited_for(tmp_path: Path, mon
     )
     heard: list[ProofEvent] = []
 
-    ending = spark_proof.run_child(spark_proof.ProofChild(request), 100.0, lambda answer: heard.append(answer.event))
+    ending = spark_proof.run_child(request, 100.0, lambda answer: heard.append(answer.event))
 
     assert (ending, heard) == ("", [ProofEvent.DONE])

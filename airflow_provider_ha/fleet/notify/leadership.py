@@ -6,7 +6,7 @@ and read as a whole when the survey cannot decide its state, and again when some
 storage, so a separate thread makes them. Until a read ends, the earlier state of the job holds; a job that was never
 read is unknown, and has no event.
 
-A look (:mod:`~airflow_provider_ha.fleet.observations`) may read the graph of the job, which lies in storage. Storage that
+A look (:mod:`~airflow_provider_ha.fleet.observations`) may read the graph of the job, which is in storage. Storage that
 does not answer holds it for minutes, and no thread can be ended: in the call that reads all leaders, the look at one
 job would hide the leaders of all others.
 

@@ -38,7 +38,6 @@ Nodes = Mapping[str, Node | None]
 class WatchedNodes:
     """What a session has read and watches. Used from threads.
 
-    :param coordinator: The session.
     :param wake: Called with the path of a node that may have changed, from the session's thread.
     """
 
@@ -110,7 +109,6 @@ AT_ONCE = 250
 class Waiter:
     """One trigger's interest in some nodes.
 
-    :param paths: The nodes.
     :param absent: Those of them that are likely not to exist.
     """
 
@@ -192,10 +190,7 @@ _AT_MOST = 500  # made by one call: others want the session as well
 
 
 class Announcements:
-    """What is announced in one session. For one thread at a time.
-
-    :param coordinator: The session.
-    """
+    """What is announced in one session. For one thread at a time."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator

@@ -42,7 +42,6 @@ class _Member:
     """An entry of an archive.
 
     :param kind: ``directory``, ``file``, ``link`` (symbolic) or ``hard link``.
-    :param target: Target of a link.
     :param executable: Whether its owner may execute it.
     """
 
@@ -127,7 +126,6 @@ def _fault(member: _Member, links: set[PurePosixPath], files: set[PurePosixPath]
     """Return the error of an entry; empty if it is correct. Pure.
 
     :param links: Symbolic links before the entry.
-    :param files: Files before the entry.
     """
     name = member.name
     if name.is_absolute() or ".." in name.parts or "\\" in str(name):

@@ -35,7 +35,6 @@ from airflow_provider_ha.uris import list_item
 def fetch_graph(store: ObjectStore, graph: Blob, job_id: str, run: int) -> JobGraph:
     """Return the job graph of a run.
 
-    :param graph: Blob of the graph.
     :raises ObjectMissingError: The graph is missing in storage.
     :raises RecordCorruptError: The graph is damaged.
     :raises StorageUnavailableError: Storage could not be read.

@@ -93,7 +93,6 @@ def read_arrival(coordinator: Coordinator, paths: JobPaths) -> tuple[ArrivalReco
 class MoveRequest:
     """Move of a job to another cluster and its store.
 
-    :param requested_by: The requester, recorded for users.
     :param stop: Whether to stop a running job with a checkpoint; without it, a running job is refused.
     :param wait: Seconds to wait for the end of its run.
     :param conf: Spark conf for the new place, added to the graph's; an empty value removes a key.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from typing import Any, Literal
 
 from airflow_provider_ha.checkpoints.areas.pins import closure_of
 from airflow_provider_ha.checkpoints.model import RestorePlan
@@ -136,8 +137,7 @@ def savepoint_of(job: JobContext, chosen: RestoreSource, move_id: str) -> str:
 
 def is_over(job: JobContext) -> bool:
     """Return whether the job has no live run."""
-    newest = job.runs.latest()
-    return newest is None or newest.result is not None
+    return job.runs.live_run() is None
 
 
 def _as_leader(job: JobContext, *ops: SetData | Delete) -> None:
@@ -156,14 +156,7 @@ def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acti
     begun = _checked(source, target, acting)
     if begun is not None and begun.run is not None:
         return _done(source, target, begun)
-    described = Move(
-        job_id=source.job_id,
-        origin=cluster_name(source.config),
-        destination=cluster_name(target.config),
-        place=target.config.work_uri,
-        state="planned",
-        move_id=begun.move_id if begun else None,
-    )
+    described = _move(source, target, "planned", move_id=begun.move_id if begun else None)
     if not is_over(source):
         if not request.stop:
             end_run(source, request)  # refuses
@@ -248,12 +241,10 @@ def _carried_out(source: JobContext, target: JobContext, request: MoveRequest, m
         run = move_arrival.start(target, planned, graph, request, move_id=move_id, owner=owner_of_job(source))
     _noted(source, run.run)
     log.info("job %s is moved to %s: run %d", source.job_id, cluster_name(target.config), run.run)
-    return Move(
-        job_id=source.job_id,
-        origin=cluster_name(source.config),
-        destination=cluster_name(target.config),
-        place=target.config.work_uri,
-        state="moved",
+    return _move(
+        source,
+        target,
+        "moved",
         move_id=move_id,
         source=f"{StartKind.SAVEPOINT.value}-{savepoint_id}",
         cut={query: part.batch for query, part in plan.queries.items()},
@@ -338,12 +329,15 @@ def _steps(what: str) -> tuple[str, ...]:
 
 
 def _done(source: JobContext, target: JobContext, moved: MoveRecord) -> Move:
+    return _move(source, target, "moved", move_id=moved.move_id, run=moved.run)
+
+
+def _move(here: JobContext, there: JobContext, state: Literal["planned", "moved"], **facts: Any) -> Move:
     return Move(
-        job_id=source.job_id,
-        origin=cluster_name(source.config),
-        destination=moved.cluster,
-        place=target.config.work_uri,
-        state="moved",
-        move_id=moved.move_id,
-        run=moved.run,
+        job_id=here.job_id,
+        origin=cluster_name(here.config),
+        destination=cluster_name(there.config),
+        place=there.config.work_uri,
+        state=state,
+        **facts,
     )

@@ -99,7 +99,6 @@ def take_savepoint(
 
     A job that has lost its driver has not ended: the next driver takes the savepoint, with all committed batches.
 
-    :param arguments: Arguments of the operation.
     :param retention: Retention of the schedule's savepoints, from *arguments*.
     :param tell: Progress callback, called with a description before a long step.
     :raises UnknownJobError: The job does not exist.

@@ -128,10 +128,7 @@ def stop(
 
 
 def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
-    """Return why stopping a lost run needs a driver, and the remedy; empty if it does not. Pure.
-
-    :param arguments: Arguments of the operation.
-    """
+    """Return why stopping a lost run needs a driver, and the remedy; empty if it does not. Pure."""
     at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
     if lost.forgetful:
         why = "the run has no checkpoint yet, so its end would forget its committed batches"

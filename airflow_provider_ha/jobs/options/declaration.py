@@ -44,7 +44,6 @@ class Option(NamedTuple):
 
     :param name: Its name, unique in the model and its groups.
     :param group: Field of the model that holds the option; empty for the model itself.
-    :param field: Its declaration.
     """
 
     name: str

@@ -32,7 +32,6 @@ _APPLICATION = {"group": "Application"}
 def check_memory(size: str, parameter: str) -> str:
     """Return a memory size that Java accepts, or Spark for an executor.
 
-    :param parameter: Name of the option.
     :raises ConfigurationError: The size is invalid.
     """
     known = _OF_SPARK if parameter == "executor_memory" else _OF_JAVA

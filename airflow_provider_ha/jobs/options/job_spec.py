@@ -108,11 +108,7 @@ StartFrom = Annotated[str | Mapping[str, str], PlainValidator(_start)]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPlace:
-    """The place of a job's drivers: this host, or the place that a connection names.
-
-    :param engine: Name of the engine.
-    :param engine_options: Options of the engine from the connection.
-    """
+    """The place of a job's drivers: this host, or the place that a connection names."""
 
     master: str = "local[*]"
     engine: str = DEFAULT_ENGINE

@@ -76,8 +76,6 @@ class SavepointEvidence:
 def checkpoint_pointer(key: str, data: bytes) -> tuple[CheckpointPointer, Checkpoint]:
     """Return the pointer to a payload, and the payload.
 
-    :param key: Key of the payload.
-    :param data: Bytes of the payload.
     :raises RecordCorruptError: The payload is damaged.
     """
     checkpoint = Checkpoint.from_bytes(data, source=key)

@@ -22,7 +22,7 @@ from airflow_provider_ha.host.engines.engine import GoneSubmission, UnknownSubmi
 from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.job_records import who
-from airflow_provider_ha.jobs.model import JobState, Operation, Run, RunEnd, RunResult
+from airflow_provider_ha.jobs.model import JobState, Run, RunEnd, RunResult
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.rebuild.rebuild import refuse_unknown
 from airflow_provider_ha.jobs.recovery import transactions
@@ -104,7 +104,6 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
     with transactions.take_lock(
         job, lost.number, admit=admit, timeout=transactions.LOCK_SECONDS + linger
     ) as leadership:
-        admit()  # a driver may have led and ended the run between the first check and the grant
         if leadership.epoch != lost.epoch + 1:  # guard: lost-run-that-was-led-since-is-ended
             raise JobStateError(f"run {lost.number} of job {job.job_id!r} has been led again since")
         written = result.model_copy(update={"epoch": leadership.epoch})
@@ -193,7 +192,6 @@ def recover(
     Waits for the delay of the restart strategy, then reads the job again. The driver is started from the persisted
     graph.
 
-    :param by: The caller, recorded for users.
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` if the caller has waited already.
     :param overdue: Whether the newest submission has had enough time to lead. If it was started, does not lead and is
         not reported as running by its engine, it is given up; if its driver starts after all, it refuses itself because
@@ -215,8 +213,11 @@ def recover(
         log.info("job %s run %d: %s", job.job_id, run.run.number, decision or condition.reason)
         if run.result is not None:
             raise _over(job.job_id, run, condition)
-        if condition.state == JobState.LOST and (wanted := _open_cancel(job, run)) is not None:
-            conclude_canceled(job, wanted, by=by)
+        if condition.state == JobState.LOST and (
+            # left open by the lost driver; a restart of the run would ignore it
+            wanted := operations.open_cancels(job.coordinator, job.paths, run.run.number)
+        ):
+            conclude_canceled(job, wanted[0], by=by)
             raise _over(job.job_id, run, decide(job.snapshot(), None, job.clock.now()))
         if isinstance(decision, NeedsDecision):
             raise DecisionNeededError(decision.reason.removesuffix("."))
@@ -261,11 +262,6 @@ def _run(snapshot: JobStatus) -> RunView:
             f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it (SparkHaSubmitOperator)"
         )
     return snapshot.run
-
-
-def _open_cancel(job: JobContext, run: RunView) -> Operation | None:
-    """Return a cancel that the lost driver has left open, which a restart of the run would ignore."""
-    return next(iter(operations.open_cancels(job.coordinator, job.paths, run.run.number)), None)
 
 
 def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool, decided: bool) -> JobCondition:

@@ -72,7 +72,6 @@ class FailureRule:
 class RepeatedFailure:
     """An error shared by the newest attempts of a run.
 
-    :param failure: The newest occurrence.
     :param count: Number of attempts that it has ended.
     :param since: End of the first attempt.
     :param until: End of the newest.
@@ -173,7 +172,6 @@ _WITHOUT_A_WORD = "the driver and its supervisor stopped without reporting a rea
 class Resubmit:
     """Submit again.
 
-    :param attempt: Number of the new submission.
     :param lost_epoch: Lost epoch whose recovery has to be claimed; ``None`` without a leader since the last recovery.
     :param after: Seconds to wait first.
     """

@@ -84,8 +84,6 @@ def new_submission(
 ) -> Submission:
     """Return a submission that does not exist yet.
 
-    :param by: The submitter.
-    :param engine: Name of the engine that runs it.
     :param lost_epoch: Epoch whose loss it recovers.
     :param accept_loss: Whether the batch in flight may run without its missing input.
     """
@@ -224,7 +222,6 @@ def conclude(
             raise _over(job, number)
 
     with take_lock(job, number, admit=admit) as leadership:
-        admit()  # a driver may have led and ended the run between the first check and the grant
         result = RunResult(
             state=state,
             epoch=leadership.epoch,
@@ -259,7 +256,8 @@ def take_lock(
     """Lead a job that has no driver for one short action, then release the lock.
 
     :param run: The run of the action, shown as the leader's run during the action.
-    :param admit: Called before the lock is requested; an exception from it ends the wait.
+    :param admit: Called before each attempt and after the grant, because a driver may lead in between; an exception
+        from it ends the wait, or releases the lock.
     :param timeout: Seconds to wait for it; a few by default.
     :raises LeadershipUnavailableError: Another process leads the job.
     """
@@ -269,7 +267,7 @@ def take_lock(
         info = LeaderInfo(epoch=epoch, run=run, attempt=_NO_ATTEMPT, host=host, pid=pid, since=job.clock.now())
         return info.to_bytes()
 
-    return acquire(
+    leadership = acquire(
         job.coordinator,
         job.paths,
         timings=job.config.timings,
@@ -278,6 +276,13 @@ def take_lock(
         timeout=LOCK_SECONDS if timeout is None else timeout,
         admit=admit,
     )
+    try:
+        if admit is not None:
+            admit()
+    except BaseException:
+        leadership.release()
+        raise
+    return leadership
 
 
 def brief_commit(job: JobRecords, run: int) -> Callable[..., list[int]]:

@@ -146,7 +146,6 @@ def _await_answer(job: JobContext, operation: Operation, what: str) -> None:
 class CheckpointRemoval:
     """A deletable checkpoint.
 
-    :param number: Number of the checkpoint.
     :param cut: Query -> N; empty when the pointer cannot be read.
     :param created_at: Creation time; ``None`` when the pointer cannot be read.
     :param proven: Name of the newest proven checkpoint, which stays: ``checkpoint-9`` or ``savepoint-<id>``.

@@ -34,7 +34,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.job_stores import checkpoint_store
 from airflow_provider_ha.jobs.recovery.transactions import take_lock
-from airflow_provider_ha.jobs.removal.past_runs import PastRuns
+from airflow_provider_ha.jobs.removal.past_runs import PastRuns, PruneReport
 from airflow_provider_ha.jobs.runs.journal import has_earlier_life
 from airflow_provider_ha.jobs.runs.run_store import working_directory
 from airflow_provider_ha.jobs.status import JobStatus
@@ -89,7 +89,6 @@ class _BriefLock:
         if self._leadership is None or now >= self._until:
             self.release()
             self._leadership = take_lock(self._job, self._newest, admit=self._admit)
-            self._admit()  # a newer run may have been created between the first check and the grant
             self._until = now + min(LOCKED_SECONDS, self._leadership.lease_left() / 2)
         return self._leadership.commit(*ops)
 
@@ -113,32 +112,6 @@ _PROGRESS_SECONDS = 0.5
 PruneProgress = Callable[[int], None]  # number of removed runs
 
 
-@dataclass(slots=True)
-class PruneReport:
-    """Counts of a job's removable records and of the removed ones.
-
-    :param runs: Number of known runs.
-    :param expendable: Numbers of the runs that can be removed.
-    :param submissions: Number of their submissions.
-    :param tasks: Number of tasks that had started or followed them.
-    :param outputs: Number of output claims of ended runs.
-    :param leases: Number of expired leases on removed checkpoints and savepoints.
-    :param removed: Number of removed runs.
-    :param kept: Run -> reason for keeping it, for runs that are old enough to be removed.
-    :param left_to: The process that removes the runs, if this call did not; empty otherwise.
-    """
-
-    runs: int
-    expendable: list[int] = field(default_factory=list)
-    submissions: int = 0
-    tasks: int = 0
-    outputs: int = 0
-    leases: int = 0
-    removed: int = 0
-    kept: dict[int, str] = field(default_factory=dict)
-    left_to: str = ""
-
-
 def prune_job(job: JobContext, *, dry_run: bool, progress: PruneProgress = lambda _: None) -> PruneReport:
     """Remove the records of runs that ended long ago.
 
@@ -147,11 +120,7 @@ def prune_job(job: JobContext, *, dry_run: bool, progress: PruneProgress = lambd
     :raises JobStateError: A new run has begun; the remaining removals are left to its driver.
     :raises LeadershipError: Another process has begun to lead the job; the other runs stay.
     """
-    past = past_runs(job)
-    found = PruneReport(runs=len(job.runs.numbers()))
-    count = past.count()
-    found.expendable, found.submissions, found.tasks = list(count.runs), count.submissions, count.tasks
-    found.outputs, found.leases, found.kept = count.outputs, count.leases, dict(past.kept)
+    found = past_runs(job).count()
     found.left_to = _left_to(job)
     if not dry_run and not found.left_to:
         _remove(job, found, progress)
@@ -314,7 +283,6 @@ def clean_up(job: JobContext) -> tuple[int, ...]:
     """
     run = _ended(job)
     with take_lock(job, run, admit=lambda: _require_ended(job, run)) as leadership:
-        _require_ended(job, run)  # a newer run may have been created between the first check and the grant
         pointer = job.graphs.remove_op(run, alone=True)  # guard: clean-ups-remove-the-pointer-of-a-newer-run
         if pointer is not None:
             log.warning("job %s: a graph pointer of an ended run is removed; run %d is not run again", job.job_id, run)

@@ -49,7 +49,7 @@ from airflow_provider_ha.jobs.removal.removal_records import (
     read_life,
 )
 from airflow_provider_ha.jobs.restore.recorded_past import known_past
-from airflow_provider_ha.jobs.runs.output_claims import OutputClaim
+from airflow_provider_ha.jobs.runs.output_claims import own_claims
 from airflow_provider_ha.jobs.runs.run_store import RunStore, decode
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import remove_tree
@@ -182,7 +182,6 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
     """Delete a job. Repeatable: the next call completes an interrupted deletion.
 
     :param keep_savepoints: Whether the savepoints stay; a later run with the same job id can start from them.
-    :param by: The caller, recorded for users.
     :raises UnknownJobError: The job does not exist.
     :raises JobStateError: The job has a leader, a live run, a reader or an open move to another cluster; or an earlier,
         incomplete call made another choice about the savepoints.
@@ -195,8 +194,7 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
     if planned.state is DeletionState.DELETED:
         return planned
     job.area.require()
-    numbers = job.runs.numbers()
-    run = numbers[-1] if numbers else 0
+    run = max(job.runs.numbers(), default=0)
 
     def admit() -> None:
         _require_deletable(job, read_life(job.coordinator, job.paths), keep_savepoints=keep_savepoints, led=True)
@@ -283,10 +281,9 @@ def _require_deletable(job: JobContext, life: JobLife, *, keep_savepoints: bool,
 
 
 def _require_no_live_run(job: JobContext) -> None:
-    numbers = job.runs.numbers()
-    if numbers and job.runs.result(numbers[-1]) is None:
+    if (run := job.runs.live_run()) is not None:
         raise JobStateError(
-            f"job {job.job_id!r} has a live run, number {numbers[-1]}",
+            f"job {job.job_id!r} has a live run, number {run}",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
             "nothing was removed",
         )
@@ -334,23 +331,12 @@ def _remove_records(job: JobContext, leadership: Leadership, *, keep_savepoints:
     spared = (job.paths.lock, job.paths.checkpoint_id_counter)  # guard: deletion-keeps-epochs
     kept = (job.paths.savepoints,) if keep_savepoints else ()
     remove_nodes(job.coordinator, leadership, job.paths.base, spared=(*spared, *kept))
-    for path in (job.paths.cluster.quarantined(job.job_id), *_outputs(job)):
+    # A later run with the same number must not look like the owner of an output.
+    claims = [node.path for node, _ in own_claims(job.coordinator, job.paths)]
+    for path in (job.paths.cluster.quarantined(job.job_id), *claims):
         node = job.coordinator.find(path)
         if node is not None:
             leadership.commit(Delete(path, node.version))
-
-
-def _outputs(job: JobContext) -> list[str]:
-    """Return the paths of the job's output claims: a later run with the same number must not look like their owner."""
-    parent, found = job.paths.cluster.outputs, []
-    for name in job.coordinator.children(parent):
-        node = job.coordinator.find(f"{parent}/{name}")
-        try:
-            if node is not None and OutputClaim.from_bytes(node.data, source=node.path).job_id == job.job_id:
-                found.append(node.path)
-        except RecordCorruptError as error:
-            log.warning("a claim of an output is left alone: %s", error.message)
-    return found
 
 
 def _remove_files(job: JobContext, prove: Callable[[], None], *, keep_savepoints: bool) -> None:

@@ -150,8 +150,6 @@ _AT_ONCE = 20  # runs per read
 class PastRun:
     """A removable run.
 
-    :param run: Record of the run.
-    :param result: Record of its result.
     :param nodes: Paths of all nodes below it, children first.
     """
 
@@ -160,30 +158,36 @@ class PastRun:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PastRunCount:
-    """Counts of removable records.
+@dataclass(slots=True)
+class PruneReport:
+    """Counts of a job's removable records and of the removed ones.
 
-    :param runs: Numbers of the removable runs.
+    :param runs: Number of known runs.
+    :param expendable: Numbers of the runs that can be removed.
     :param submissions: Number of their submissions.
     :param tasks: Number of tasks that had started or followed them.
     :param outputs: Number of output claims of ended runs.
     :param leases: Number of expired leases on removed checkpoints and savepoints.
+    :param removed: Number of removed runs.
+    :param kept: Run -> reason for keeping it, for runs that are old enough to be removed.
+    :param left_to: The process that removes the runs, if this call did not; empty otherwise.
     """
 
-    runs: tuple[int, ...] = ()
+    runs: int
+    expendable: list[int] = field(default_factory=list)
     submissions: int = 0
     tasks: int = 0
     outputs: int = 0
     leases: int = 0
+    removed: int = 0
+    kept: dict[int, str] = field(default_factory=dict)
+    left_to: str = ""
 
 
 @dataclass(slots=True)
 class PastRuns:
     """The ended runs of a job.
 
-    :param journal: The job's journal in storage.
-    :param retention: Retention of runs.
     :param in_use: Function that returns the runs that checkpoints, savepoints and claims refer to.
     :ivar kept: Run -> reason for keeping it, for runs that are old enough; complete after :meth:`find` or
         :meth:`clear`.
@@ -214,23 +218,20 @@ class PastRuns:
         for part in _parts([number for number in old if number not in in_use]):
             yield from self._provable(part)
 
-    def count(self) -> PastRunCount:
+    def count(self) -> PruneReport:
         """Count the removable records. Changes nothing; raises as :meth:`find`."""
-        runs, submissions, tasks = list[int](), 0, set[str]()
+        found, tasks = PruneReport(runs=len(RunStore(self.coordinator, self.paths).numbers())), set[str]()
         followers = read_followers(self.coordinator, self.paths)
         for past in self.find():
-            runs.append(past.run.number)
+            found.expendable.append(past.run.number)
             parent = self.paths.submissions(past.run.number)
-            submissions += sum(node.rpartition("/")[0] == parent for node in past.nodes)
+            found.submissions += sum(node.rpartition("/")[0] == parent for node in past.nodes)
             tasks.update(followers.of(past.run)[0])
             followers.forget(past.run)
-        return PastRunCount(
-            runs=tuple(runs),
-            submissions=submissions,
-            tasks=len(tasks),
-            outputs=len(ended_claims(self.coordinator, self.paths)),
-            leases=len(leases_on_nothing(self.coordinator, self.paths, self.clock)),
-        )
+        found.tasks, found.kept = len(tasks), dict(self.kept)
+        found.outputs = len(ended_claims(self.coordinator, self.paths))
+        found.leases = len(leases_on_nothing(self.coordinator, self.paths, self.clock))
+        return found
 
     def clear(self, commit: Commit) -> Iterator[None]:
         """Remove these runs and the other remains of ended runs; yield after each step.

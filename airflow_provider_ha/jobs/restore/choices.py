@@ -54,7 +54,6 @@ from airflow_provider_ha.uris import split
 def check_claim(job: JobContext, request: RestoreRequest, source: JobContext, chosen: RestoreSource) -> bool:
     """Return whether *chosen* is a savepoint that an earlier restore has claimed.
 
-    :param source: The job that owns it.
     :raises RestoreRefusedError: The request claims it, but cannot.
     """
     claims = request.claim_mode is ClaimMode.CLAIM

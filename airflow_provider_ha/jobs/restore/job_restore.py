@@ -203,10 +203,7 @@ def require_accepted(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> 
 
 
 def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> CheckpointError | None:
-    """Return the error that refuses a plan; ``None`` if the plan is accepted. Pure.
-
-    :param accept_verdicts: Accepted verdicts.
-    """
+    """Return the error that refuses a plan; ``None`` if the plan is accepted. Pure."""
     what = f"restoring {plan.name} of job {plan.source_job!r}"
     refused = not_accepted(plan, accept_verdicts)
     if plan.unknown and Verdict.IMPOSSIBLE not in refused:  # guard: unknown-is-restored

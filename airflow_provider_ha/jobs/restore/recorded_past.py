@@ -104,7 +104,6 @@ FoundT = TypeVar("FoundT")
 def known_past(job: JobContext, last_run: int) -> PastLife:
     """Return the past of a job about to be deleted, as far as a restore would know it.
 
-    :param last_run: Number of its newest run.
     :raises StorageUnavailableError: A read failed.
     """
     damaged: list[RecordCorruptError] = []

@@ -50,7 +50,6 @@ class OutputClaim(Record):
 class OutputClaims:
     """The output claims of a job's run.
 
-    :param paths: The job.
     :param commit: ``commit`` of the job's leadership, so that a former leader cannot take an output.
     """
 
@@ -128,20 +127,24 @@ def clear_claims(coordinator: Coordinator, paths: JobPaths, commit: Commit) -> I
 
 def ended_claims(coordinator: Coordinator, paths: JobPaths) -> list[Node]:
     """Return the nodes of the output claims of the job's ended runs."""
-    parent = paths.cluster.outputs
-    nodes = [f"{parent}/{name}" for name in coordinator.children(parent)]
-    own: dict[str, tuple[Node, int]] = {}
-    for start in range(0, len(nodes), _AT_ONCE):
-        for node in coordinator.read(Reads(tuple(nodes[start : start + _AT_ONCE]))).nodes.values():
-            if node is not None and (claim := _claim(node)) is not None and claim.job_id == paths.job_id:
-                own[node.path] = (node, claim.run)
+    own = own_claims(coordinator, paths)
     if not own:
         return []
     runs = RunStore(coordinator, paths)
     numbers, results = runs.numbers(), runs.results()
-    return [
-        node for node, run in own.values() if run in results or (numbers and run < numbers[-1] and run not in numbers)
-    ]
+    return [node for node, run in own if run in results or (numbers and run < numbers[-1] and run not in numbers)]
+
+
+def own_claims(coordinator: Coordinator, paths: JobPaths) -> list[tuple[Node, int]]:
+    """Return the nodes of the job's output claims, each with its run; unreadable claims are left out."""
+    parent = paths.cluster.outputs
+    nodes = [f"{parent}/{name}" for name in coordinator.children(parent)]
+    own = []
+    for start in range(0, len(nodes), _AT_ONCE):
+        for node in coordinator.read(Reads(tuple(nodes[start : start + _AT_ONCE]))).nodes.values():
+            if node is not None and (claim := _claim(node)) is not None and claim.job_id == paths.job_id:
+                own.append((node, claim.run))  # noqa: PERF401  # two loops
+    return own
 
 
 def _claim(node: Node) -> OutputClaim | None:

@@ -144,6 +144,11 @@ class RunStore:
         numbers = self.numbers()
         return self.get(numbers[-1]) if numbers else None
 
+    def live_run(self) -> int | None:
+        """Return the number of the job's live run; ``None`` without one."""
+        newest = max(self.numbers(), default=0)
+        return newest if newest and self.result(newest) is None else None
+
     def results(self, numbers: Iterable[int] | None = None) -> dict[int, RunResult]:
         """Return the results of runs, by number, ascending; runs without a result are left out.
 

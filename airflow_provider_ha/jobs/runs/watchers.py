@@ -146,7 +146,6 @@ def _name() -> str:
 class WatchStatus:
     """Processes that would recover a job if its driver were lost now.
 
-    :param tasks: Tasks that follow the job.
     :param cluster: Recoverers of all jobs of the cluster: its leader, and event triggers that start a recovering DAG.
     """
 
@@ -252,10 +251,7 @@ class WatcherClaim(Record):
 
 
 class FollowedRun(Record):
-    """``watchers/<id>-run``: the run of another request that the claim's watcher follows.
-
-    :param run: Number of the run.
-    """
+    """``watchers/<id>-run``: the run of another request that the claim's watcher follows."""
 
     kind: ClassVar[str] = "followed-run"
 

@@ -43,9 +43,6 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
     """Return the newest submission of a run, launching one if no other process does.
 
     A started submission is not checked for life: its death is a loss, see ``jobs.recovery.lost_runs``.
-
-    :param run: Number of the run.
-    :param by: The caller, recorded for users.
     """
     while True:
         view = job.runs.get(run)
@@ -74,7 +71,6 @@ def claim(
 ) -> Submission | None:
     """Create a submission's node; ``None`` if the number is taken, or if the run has ended or is canceled.
 
-    :param engine: Name of the engine for the submission.
     :param lost_epoch: Epoch whose loss the submission recovers.
     :param accept_loss: Whether the batch in flight may be executed without its missing input.
     :raises LeadershipError: This process acts for the cluster but no longer leads it.

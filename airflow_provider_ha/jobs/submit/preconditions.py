@@ -44,7 +44,6 @@ _NOT_NAMED = QuerySink(kind=SinkKind.OTHER)
 def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> None:
     """Refuse a start without a checkpoint if the job's queries have passed batches to their sinks, unless accepted.
 
-    :param accepted: Accepted verdicts.
     :raises RestoreRefusedError: The loss is possible and not accepted.
     :raises RecordCorruptError: The records are damaged.
     :raises StorageUnavailableError: The records could not be read.

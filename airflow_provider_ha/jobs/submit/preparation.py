@@ -49,7 +49,6 @@ OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which supports conditional creati
 def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapping[str, str]) -> None:
     """Refuse a job that cannot work on this work root.
 
-    :param engine: Engine of *target*.
     :param conf: Spark's conf as given by the user.
     :raises ApplicationRefusedError: The conf sets a key that the component owns.
     :raises ConfigurationError: The driver's Spark is too old, or this host would run the driver and has no component.

@@ -69,8 +69,6 @@ _SEPARATOR = "#"  # request#2: the second run of the request
 class PreparedSubmission:
     """Content of a run whose blobs are in storage.
 
-    :param graph: Blob of the job graph.
-    :param start: Start of the run.
     :param owner: Owner of the job from then on; ``None`` for a job without an owner.
     :param arrival: For a job from another cluster: operations that end its move, in the transaction of the run.
     """
@@ -97,7 +95,6 @@ def submit_run(
 
     :param request_id: Id of the request. It finds its run again, unless that run FAILED: then it creates another.
     :param prepare: Uploads the files of the run. Called only before a run is created, so a refusal changes nothing.
-    :param engine: Name of the engine for a new run.
     :param on_lost: Returns the policy for a live run of another request that has lost its driver, or refuses the
         request; without it, the request is refused.
     :param arrives: Whether the run ends the move of the job to this cluster.

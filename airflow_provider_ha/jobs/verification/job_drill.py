@@ -170,7 +170,6 @@ class DrillRequest:
     """Request of a drill.
 
     :param drill_id: Id of the request. It finds a passed drill again, and repeats any other.
-    :param requested_by: The requester, recorded for users.
     :param start_from: ``"savepoint"`` for the newest savepoint, else as for a restore: ``"latest"`` (checkpoints
         first), ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param limits: Limits for the age of the checkpoint and the duration of the drill.
@@ -183,15 +182,7 @@ class DrillRequest:
     options: ProofOptions = field(default_factory=ProofOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Findings:
-    """Findings of a drill about its candidate.
-
-    :param problems: Reasons against a restore.
-    """
-
-    problems: tuple[str, ...] = ()
-    proofs: Mapping[str, Proof] = field(default_factory=dict)
+_Findings = tuple[tuple[str, ...], Mapping[str, Proof]]  # reasons against a restore; query -> result of Spark
 
 
 def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = log.info) -> Drill:
@@ -215,12 +206,12 @@ def drill(job: JobContext, request: DrillRequest, tell: Callable[[str], None] = 
     with proof_place(job) as place, held(job, choose, by=f"drill {drill_id}") as name:
         phases.begin("choose", name)
         selection = select_checkpoint(job, start_from=name, fallback=False, depth="quick")
-        found = _prove(job, request, selection, place, phases)
+        problems, proofs = _prove(job, request, selection, place, phases)
         watch.end()
-        if found.problems and job.coordinator.find(pointer_path(job.paths, name)) is None:
+        if problems and job.coordinator.find(pointer_path(job.paths, name)) is None:
             raise StorageUnavailableError(f"{name} of job {job.job_id!r} was removed while it was drilled")
     asked = dataclasses.replace(request, drill_id=drill_id)
-    record = _record(job, asked, selection, found, watch, began=began)
+    record = _record(job, asked, selection, (problems, proofs), watch, began=began)
     log.info("drill %s of job %s: %s %s", drill_id, job.job_id, record.verdict.value, record.reasons)
     return records.add(record)
 
@@ -246,13 +237,13 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
     chosen = selection.chosen
     if chosen is None:
         last = selection.candidates[-1]
-        return _Findings((f"{last.file or last.source}: {last.reason}",))
+        return (f"{last.file or last.source}: {last.reason}",), {}
     directory = job.area.tree(chosen.directory)
     try:
         phases.begin("verify", "every byte is compared with the manifest")
         damaged = _damaged(job, chosen, directory)
         if damaged:
-            return _Findings(damaged)
+            return damaged, {}
         application = None
         if request.options.start:
             phases.begin("fetch", "the application comes out of storage")
@@ -266,8 +257,8 @@ def _prove(job: JobContext, request: DrillRequest, selection: Selection, place: 
             progress_to=phases.of_proof,
         )
     except _NOT_RESTORABLE as error:
-        return _Findings((error.message,))
-    return _Findings(proofs=proofs)
+        return (error.message,), {}
+    return (), proofs
 
 
 def _damaged(job: JobContext, chosen: RestoreSource, directory: Tree) -> tuple[str, ...]:
@@ -283,7 +274,8 @@ def _record(
 ) -> Drill:
     candidate = selection.candidates[-1]
     age = (began - candidate.created_at).total_seconds()
-    verdict, reasons = decide(request.limits, age, watch.total, found.problems, found.proofs)
+    problems, proofs = found
+    verdict, reasons = decide(request.limits, age, watch.total, problems, proofs)
     chosen = selection.chosen
     return Drill(
         drill_id=request.drill_id,
@@ -298,7 +290,7 @@ def _record(
         total_seconds=watch.total,
         verdict=verdict,
         reasons=reasons,
-        queries={query: _query(proof, candidate.cut[query]) for query, proof in found.proofs.items()},
+        queries={query: _query(proof, candidate.cut[query]) for query, proof in proofs.items()},
         spark_version=installed_version(),
         requested_by=who(request.requested_by),
     )

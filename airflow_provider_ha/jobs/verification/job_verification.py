@@ -207,7 +207,6 @@ def verify_cut(
 
     :param start_from: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` or ``"before <time>"``.
     :param depth: Depth of the verification; ``"prove"`` also uses Spark, with the application of the job's own graph.
-    :param by: The reader, recorded for users.
     :raises UnknownJobError: The job does not exist.
     :raises CheckpointMissingError: There is no checkpoint or savepoint to verify.
     :raises ObjectMissingError: The application of the job's graph is missing in storage.

@@ -18,9 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import ValidationError
 
@@ -60,32 +61,26 @@ _POLL_SECONDS = 0.2
 _BLOCK = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProofChild:
-    """The child process to run.
-
-    :param env: Environment variables in addition to the host's.
-    """
-
-    request: ProofRequest
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
-def run_child(child: ProofChild, deadline: float, hear: Callable[[ProofMessage], None]) -> str:
+def run_child(
+    request: ProofRequest,
+    deadline: float,
+    hear: Callable[[ProofMessage], None],
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Run the child to its end; return the reason of an abnormal end as a clause, or an empty text.
 
     :param deadline: Longest duration in seconds.
     :param hear: Called immediately with every answer.
+    :param env: Environment variables in addition to the host's.
     """
     try:
         find_java()
         check_one_release(installed_spark())
     except HaError as error:
         return error.message
-    scratch = child.request.scratch
-    spec = scratch / "request.json"
-    write_private(spec, child.request.model_dump_json().encode())
-    with (scratch / "child.log").open("wb") as log:
+    spec = request.scratch / "request.json"
+    write_private(spec, request.model_dump_json().encode())
+    with (request.scratch / "child.log").open("wb") as log:
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -98,8 +93,8 @@ def run_child(child: ProofChild, deadline: float, hear: Callable[[ProofMessage],
                 PROGRAM,
                 str(spec),
             ],
-            cwd=scratch,
-            env=_environment(child),
+            cwd=request.scratch,
+            env=_environment(request, env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -150,14 +145,13 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
     return f"the child ended with code {code} before it was done"
 
 
-def _environment(child: ProofChild) -> dict[str, str]:
+def _environment(request: ProofRequest, env: Mapping[str, str]) -> dict[str, str]:
     """Return a driver's environment on this host, with loopback addresses and own directories for temporary files."""
-    scratch, application = child.request.scratch, child.request.application
-    host = host_environment()
+    scratch, application, host = request.scratch, request.application, host_environment()
     return {
         **host,
         **utf8_locale(host),
-        **child.env,
+        **env,
         **(application.env if application else {}),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(scratch / "spark"),
@@ -201,17 +195,6 @@ class ProofProgress:
     query: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _ProofCopy:
-    """The copy for Spark.
-
-    :param size: Bytes.
-    """
-
-    directory: Path
-    size: int
-
-
 def prove(
     directory: Tree,
     *,
@@ -251,20 +234,20 @@ def prove(
     _check(heap, deadline, application)
     began = time.monotonic()
     with scratch(directory.local_path, scratch_directory) as place:
-        report, chosen, copied = _copied(directory, batch, sink, place, progress_to)
+        report, chosen, copied, size = _copied(directory, batch, sink, place, progress_to)
         if chosen is None or copied is None:
             return _not_asked(directory, chosen, report, time.monotonic() - began)
         request = ProofRequest(
-            copy_directory=copied.directory,
+            copy_directory=copied,
             original=str(directory.absolute()),
             batch=chosen,
-            state_by_id=state_by_id(LocalTree(copied.directory), chosen),
-            readings=readings(LocalTree(copied.directory), chosen),
+            state_by_id=state_by_id(LocalTree(copied), chosen),
+            readings=readings(LocalTree(copied), chosen),
             query=query,
             application=application,
             scratch=place,
             heap=heap.lower(),
-            size=copied.size,
+            size=size,
         )
         decision = _ask(request, deadline, env or {}, progress_to)
     return Proof(
@@ -287,8 +270,8 @@ def _copied(
     sink: Tree | None,
     place: Path,
     progress_to: Callable[[ProofProgress], None],
-) -> tuple[VerificationReport, int | None, _ProofCopy | None]:
-    """Verify, choose and copy; return the report, the batch and its copy, or ``None`` instead of a useless copy.
+) -> tuple[VerificationReport, int | None, Path | None, int]:
+    """Verify, choose and copy; return the report, the batch, its copy (``None`` if useless) and the copied bytes.
 
     A running query may purge the batch before it is copied: a newer batch is then chosen, unless the caller named one.
     """
@@ -301,7 +284,7 @@ def _copied(
         report = verify(directory.fresh(), depth="full", sink=sink, tell=tell)
         chosen = _choose(directory, report, batch)
         if chosen is None or chosen not in report.provable:
-            return report, chosen, None
+            return report, chosen, None, 0
         progress_to(ProofProgress(f"copying batch {chosen}", step=ProofStep.COPY))
         try:
             copied = place / f"copy-{attempt}"
@@ -310,7 +293,7 @@ def _copied(
             if batch is not None or attempt == ATTEMPTS:
                 raise
         else:
-            return report, chosen, _ProofCopy(copied, size)
+            return report, chosen, copied, size
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -326,7 +309,7 @@ def _ask(
         answers.append(answer)
         progress_to(after(request, answers))
 
-    ending = run_child(ProofChild(request, env), deadline, hear)
+    ending = run_child(request, deadline, hear, env)
     return decide(request, answers, ending)
 
 
