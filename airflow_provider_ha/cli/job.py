@@ -35,7 +35,7 @@ from airflow_provider_ha.cli.session import (
     repeated,
 )
 from airflow_provider_ha.errors import HaError, UnknownJobError
-from airflow_provider_ha.jobs.condition import losses_of
+from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.drivers.driver_log import LogPlace, whole_lines
 from airflow_provider_ha.jobs.drivers.run_logs import choose, find_log, hide_secrets, reader
 from airflow_provider_ha.jobs.drivers.run_logs import follow as follow_log
@@ -45,7 +45,6 @@ from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import read_moved
 from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
-from airflow_provider_ha.jobs.recovery.losses import Losses
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.redaction import PublicText
@@ -150,18 +149,18 @@ def show(context: typer.Context, job_id: JobId, watch: Watch = None, as_json: As
 def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
     job = client.job(job_id)
     snapshot = job.snapshot()
-    losses = _losses(client, job, snapshot)
+    condition = _condition(client, job, snapshot)
     watching = watched(client.coordinator, client.paths.job(job_id))
     found = read_moved(client.coordinator, client.paths.job(job_id))
     moved = found[0] if found is not None else None
-    shown = job_view(snapshot, losses, watching, moved)
+    shown = job_view(snapshot, condition, watching, moved)
     if as_json:
         console.print_json(shown)
         return
     fields = shown.to_json()
     for name in ("queries", "not_started", "warning"):
         del fields[name]
-    fields["failure"] = losses.last.sentence if losses.last is not None else None
+    fields["failure"] = condition.last.sentence if condition.last is not None else None
     fields["watched_by"] = watching.sentence or None
     fields["moved"] = f"the job {moved.sentence}" if moved is not None else None
     console.print_fields(fields)
@@ -209,13 +208,13 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
     )
 
 
-def _losses(client: HaClient, job: JobClient, snapshot: JobStatus) -> Losses:
+def _condition(client: HaClient, job: JobClient, snapshot: JobStatus) -> JobCondition:
     # The graph is in storage, which may be unavailable: the facts from ZooKeeper are shown anyway.
     try:
         options = job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
     except HaError:
         options = None
-    return losses_of(snapshot, options, now=client.clock.now())
+    return decide(snapshot, options, client.clock.now())
 
 
 def _site_conf(graph: JobGraph, client: HaClient) -> tuple[str, list[str]] | None:

@@ -16,7 +16,7 @@ from enum import Enum
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses, attempts_of, last_failure
+from airflow_provider_ha.jobs.recovery.losses import LastFailure, last_failure
 from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,
     NeedsDecision,
@@ -188,12 +188,3 @@ def _problem(status: JobStatus[RunDepth], last: LastFailure | None) -> str:
     failed = last is not None and (last.loops or (last.in_a_row and status.state is not JobState.RUNNING))
     parts = (refusal, last.sentence, outage_of(run)) if last is not None and failed else (refusal,)
     return ". ".join(filter(None, parts))
-
-
-def losses_of(snapshot: JobStatus, options: HaOptions | None, *, now: datetime) -> Losses:
-    """Return the report on the losses of the newest run.
-
-    :param options: Of the run; ``None`` when they cannot be read.
-    """
-    found = decide(snapshot, options, now)
-    return Losses(attempts=attempts_of(snapshot.run), last=found.last, next_attempt_at=found.due)

@@ -12,7 +12,6 @@ from airflow_provider_ha.jobs.drivers.driver_log import log_place, printed_place
 from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import Run, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import Losses
 from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, without_a_word
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission, SubmissionStarted
@@ -57,12 +56,12 @@ def test_a_submission_that_was_never_taken_has_printed_nothing() -> None:
 
 def test_a_job_shows_where_its_supervisor_printed_until_that_has_reported() -> None:
     run = Run(number=1, graph=Blob(sha256="0" * 64, size=1), start=StartPoint(), request_id="r", created_at=NOW)
-    none = Losses(attempts=1, last=None, next_attempt_at=None)
-
-    unreported, reported = (
-        job_view(JobStatus(job_id="orders", run=RunView(run, submissions=(view(at),))), none, WatchStatus()).log
+    jobs: list[JobStatus] = [
+        JobStatus(job_id="orders", run=RunView(run, submissions=(view(at),)))
         for at in (AT_A_MASTER.handle(), handle(host="worker1", log="/logs/driver.log"))
-    )
+    ]
+
+    unreported, reported = (job_view(job, decide(job, None, NOW), WatchStatus()).log for job in jobs)
 
     assert unreported == printed_place(view(AT_A_MASTER.handle()))
     assert reported == "worker1:/logs/driver.log"

@@ -34,7 +34,6 @@ from airflow_provider_ha.airflow_side.page.job_data import (
     read_live_data,
     read_stored_data,
     safety_of,
-    shown_job,
 )
 from airflow_provider_ha.airflow_side.page.recovery import recovery_buttons
 from airflow_provider_ha.airflow_side.page.rendering import SECURITY_HEADERS, add_error_pages, render, static_files
@@ -45,6 +44,7 @@ from airflow_provider_ha.airflow_side.page.security import (
     check_protection,
     visible_jobs,
 )
+from airflow_provider_ha.api.documents.job import job_view
 from airflow_provider_ha.api.documents.overview import (
     ATTENTION,
     DAY,
@@ -63,6 +63,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.fleet.fleet_overview import checkpoint_times, read_details, read_states, restarts_since
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID
+from airflow_provider_ha.jobs.condition import decide
 
 
 def read_page(client: HaClient, asked: OverviewQuery, job_ids: Sequence[str]) -> OverviewView:
@@ -186,7 +187,8 @@ def job(  # noqa: PLR0917  # the parts of the address
     axis = axis_of(span, known.history, now=known.now)
     stored = _stored(clusters, cluster, known, axis)
     verdicts = verdicts_of(stored.plan.value)
-    shown, checkpoints = shown_job(known, stored.options.value), known.checkpoints.checkpoints
+    found = decide(known.snapshot, stored.options.value, known.now)
+    shown, checkpoints = job_view(known.snapshot, found, known.watching, known.moved), known.checkpoints.checkpoints
     marked = known.checkpoints.checkpoints[:SHOWN], known.savepoints.savepoints[:SHOWN]
     return render(
         request,
@@ -196,6 +198,7 @@ def job(  # noqa: PLR0917  # the parts of the address
         safety=safety_of(
             SafetyFacts(
                 job=shown,
+                condition=found,
                 quarantine=known.quarantine,
                 newest=checkpoints[0] if checkpoints else None,
                 verification=stored.verification,

@@ -22,7 +22,7 @@ from airflow_provider_ha.api.documents.checkpoints import (
     savepoint_list,
 )
 from airflow_provider_ha.api.documents.history import DrillListView, HistoryView, drill_list, history_view
-from airflow_provider_ha.api.documents.job import JobView, job_view
+from airflow_provider_ha.api.documents.job import JobView
 from airflow_provider_ha.api.documents.overview import DAY
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
 from airflow_provider_ha.api.documents.verdict import LastVerificationView, last_verification_view
@@ -31,12 +31,11 @@ from airflow_provider_ha.checkpoints.restore.replays import read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
 from airflow_provider_ha.fleet.fleet_overview import restarts_since
 from airflow_provider_ha.fleet.observations import reason_of_quarantine
-from airflow_provider_ha.jobs.condition import losses_of
-from airflow_provider_ha.jobs.model import QueryStatus
+from airflow_provider_ha.jobs.condition import JobCondition
+from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.move.move_records import MoveRecord, read_moved
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
-from airflow_provider_ha.jobs.recovery.losses import LOOPS_FROM
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, watched
 from airflow_provider_ha.jobs.status import JobStatus
@@ -49,18 +48,20 @@ from airflow_provider_ha.jobs.verification.verification_records import (
 
 
 GOOD, CALM, WARN, BAD = "good", "calm", "warn", "bad"
-_OVER = ("FINISHED", "CANCELED")
+_OVER = (JobState.FINISHED, JobState.CANCELED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetyFacts:
     """Facts behind the answers.
 
+    :param condition: Decision about the job, apart from its quarantine.
     :param quarantine: Reason of the quarantine; empty without one.
     :param newest: Newest retained checkpoint; ``None`` without one.
     """
 
     job: JobView
+    condition: JobCondition
     quarantine: str
     newest: CheckpointRow | None
     verification: ReadResult[LastVerificationView]
@@ -116,7 +117,8 @@ def safety_of(seen: SafetyFacts) -> Safety:
     wrong = tuple(_wrong(seen))
     level, safe = _answer(seen, proven, bad, behind=behind)
     if wrong:
-        level = BAD if level == BAD or job.state in ("LOST", "FAILED") or seen.quarantine else WARN
+        ended = seen.condition.state in (JobState.LOST, JobState.FAILED)
+        level = BAD if level == BAD or ended or seen.quarantine else WARN
     return Safety(
         level=level,
         safe=safe,
@@ -171,7 +173,7 @@ def _unreported(seen: SafetyFacts) -> list[str]:
 
 def _is_certain(seen: SafetyFacts) -> bool:
     """Return whether a leading driver reports each query now; a dead one may have committed more than it reported."""
-    return seen.job.leader is not None and seen.job.state != "STARTING" and not _unreported(seen)
+    return seen.job.leader is not None and seen.condition.state != JobState.STARTING and not _unreported(seen)
 
 
 def _held(seen: SafetyFacts, newest: CheckpointRow, *, behind: bool) -> str:
@@ -214,34 +216,34 @@ def _repeats(seen: SafetyFacts, pending: dict[str, tuple[int, int]]) -> Iterator
 
 
 def _wrong(seen: SafetyFacts) -> Iterator[str]:
-    job, last = seen.job, seen.job.failure
+    job, state, last = seen.job, seen.condition.state, seen.condition.last
     if seen.quarantine:
         yield f"The job is in quarantine: {seen.quarantine}"
     if job.decision:
         yield f"A decision is needed: {job.decision}"
-    if job.state == "FAILED":
+    if state == JobState.FAILED:
         yield f"Run {job.run} FAILED"
-    elif job.state == "LOST":
+    elif state == JobState.LOST:
         yield "Its driver is lost"
-    elif job.state == "STALLED":
+    elif state == JobState.STALLED:
         yield f"It is stalled: {job.message}"
-    if last is not None and last.in_a_row >= LOOPS_FROM:
+    if last is not None and last.loops:
         yield f"{last.in_a_row} attempts in a row have failed"
-    if job.warning and job.state not in ("LOST", "FAILED"):
+    if job.warning and state not in (JobState.LOST, JobState.FAILED):
         yield "No process watches the job"
 
 
 def _to_do(seen: SafetyFacts, bad: tuple[str, ...]) -> str:
-    job, last = seen.job, seen.job.failure
-    loops = last is not None and last.in_a_row >= LOOPS_FROM and job.state not in _OVER
+    job, state, last = seen.job, seen.condition.state, seen.condition.last
+    loops = last is not None and last.loops and state not in _OVER
     again = f", which continues from checkpoint {job.checkpoint}" if job.checkpoint is not None else ""
     steps = (
         (bool(seen.quarantine), "Repair the cause, then release the job."),
         (bool(job.decision), "Make the decision that the reason names."),
-        (job.state == "FAILED" and bool(bad), "Repair the cause, then restore the job: the plan names the start."),
-        (job.state == "FAILED", f"Repair the cause, then submit the job again{again}; or restore it."),
-        (job.state == "LOST" and not job.watched_by, "Recover it: no process will restart it."),
-        (job.state == "STALLED", "Look at its queries and executors."),
+        (state == JobState.FAILED and bool(bad), "Repair the cause, then restore the job: the plan names the start."),
+        (state == JobState.FAILED, f"Repair the cause, then submit the job again{again}; or restore it."),
+        (state == JobState.LOST and not job.watched_by, "Recover it: no process will restart it."),
+        (state == JobState.STALLED, "Look at its queries and executors."),
         (loops, "Read the log and repair the cause; the job restarts automatically."),
         (bool(job.warning), "Have a process watch it: unpause the DAG recover_jobs, or run spark-ha recover --watch."),
         (bool(bad), "Take a savepoint, and verify or drill it. Do not restore the checkpoint named here."),
@@ -364,9 +366,3 @@ def read_stored_data(client: HaClient, storage: BoundedCalls, known: LiveJobData
 @lru_cache(maxsize=_STORES)
 def _drills_known(uri: str, endpoint: str | None) -> DrillCache:  # noqa: ARG001  # a cache per store
     return DrillCache(_DRILLS_KNOWN)
-
-
-def shown_job(known: LiveJobData, options: HaOptions | None) -> JobView:
-    """Return the header of the page."""
-    losses = losses_of(known.snapshot, options, now=known.now)
-    return job_view(known.snapshot, losses, known.watching, known.moved)

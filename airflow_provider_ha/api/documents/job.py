@@ -13,15 +13,17 @@ from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.drivers.driver_log import live_page, newest_log, printed_place
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, StartKind
+from airflow_provider_ha.jobs.recovery.losses import attempts_of
 from airflow_provider_ha.jobs.recovery.restart_policy import decision_of, outage_of
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, warning
 
 
 if TYPE_CHECKING:
+    from airflow_provider_ha.jobs.condition import JobCondition
     from airflow_provider_ha.jobs.model import Status
     from airflow_provider_ha.jobs.move.move_records import MoveRecord
-    from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+    from airflow_provider_ha.jobs.recovery.losses import LastFailure
     from airflow_provider_ha.jobs.runs.run_store import RunView
     from airflow_provider_ha.jobs.status import JobStatus
 
@@ -184,9 +186,11 @@ def unreadable_row(job_id: str, error: HaError) -> JobRow:
     return JobRow(job_id=job_id, state=UNREADABLE, error=str(error))
 
 
-def job_view(snapshot: JobStatus, losses: Losses, watching: WatchStatus, moved: MoveRecord | None = None) -> JobView:
-    """Return one job, with its losses, what watches it, and where it has gone."""
-    run, status, last = snapshot.run, snapshot.status, losses.last
+def job_view(
+    snapshot: JobStatus, found: JobCondition, watching: WatchStatus, moved: MoveRecord | None = None
+) -> JobView:
+    """Return one job, with its condition, the processes that watch it, and its new cluster after a move."""
+    run, status, last = snapshot.run, snapshot.status, found.last
     place = newest_log(snapshot.job_id, run)
     message = (status.stalled or status.message) if status else ""
     if last is not None and snapshot.state is JobState.LOST:
@@ -213,9 +217,9 @@ def job_view(snapshot: JobStatus, losses: Losses, watching: WatchStatus, moved: 
         application_id=(status.application_id or None) if status else None,
         queries=status.queries if status else {},
         not_started=status.not_started if status else {},
-        attempts=losses.attempts,
+        attempts=attempts_of(run),
         failure=_failure(last) if last is not None else None,
-        next_attempt_at=losses.next_attempt_at,
+        next_attempt_at=found.due,
         watched_by=(*watching.tasks, *watching.cluster),
         warning=warning(snapshot, watching),
         moved=MovedView.of(moved) if moved is not None else None,

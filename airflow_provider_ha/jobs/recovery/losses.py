@@ -149,20 +149,6 @@ def _in_one_line(failure: Failure | None, reason: str) -> str:
     return f"{failure.kind.value} {failure.error}{where}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
-    """Report on the losses of the newest run.
-
-    :param attempts: How often it was submitted.
-    :param next_attempt_at: When the restart strategy submits it again; ``None`` when it is not lost, is never submitted
-        again, or its options cannot be read.
-    """
-
-    attempts: int
-    last: LastFailure | None
-    next_attempt_at: datetime | None
-
-
 def last_failure(snapshot: JobStatus[RunDepth], options: HaOptions, *, now: datetime) -> LastFailure | None:
     """Return how a job's newest lost attempt ended; ``None`` if it has lost none.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_provider_ha.jobs.condition import losses_of
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RestartReason, restart_reason
@@ -84,9 +84,9 @@ def test_a_stalled_driver_ends_itself_and_its_run_goes_on_as_after_any_other_los
     snapshot = job.job.snapshot()
     assert snapshot.run is not None
     assert restart_reason(snapshot.run.submissions[0]) is RestartReason.STALLED
-    losses = losses_of(snapshot, job.options, now=job.client.clock.now())
-    assert losses.last is not None
-    assert "STALLED: query 'rows'" in losses.last.message
+    last = decide(snapshot, job.options, job.client.clock.now()).last
+    assert last is not None
+    assert "STALLED: query 'rows'" in last.message
     assert scraped(job)["restarts_day stalled"] == 1
     assert job.stream.seen() == job.stream.expected_rows(4)
 

@@ -15,8 +15,9 @@ from airflow_provider_ha.api.documents.history import DrillListView, DrillView
 from airflow_provider_ha.api.documents.job import job_view
 from airflow_provider_ha.api.documents.verdict import LastVerificationView
 from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
-from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import Failure
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
@@ -43,7 +44,8 @@ DRILLS: Any = DrillListView.model_construct
 
 def a_job(
     state: JobState = JobState.RUNNING, *, planned: int = 12, committed: int = 12, loops: int = 0, sink: str = OUTPUT
-) -> Any:
+) -> dict[str, Any]:
+    """Return a job and its condition, as fields of :class:`SafetyFacts`."""
     lost = state is JobState.LOST
     submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None)
     queries = {"orders": QueryStatus(planned=planned, committed=committed, sink=sink)}
@@ -60,7 +62,8 @@ def a_job(
         last = LastFailure(
             attempt=3, at=NOON, reason="", failure=Failure(), times=0, since=None, in_a_row=max(1, loops), log=""
         )
-    return job_view(snapshot, Losses(attempts=3, last=last, next_attempt_at=None), WatchStatus(tasks=("task submit",)))
+    condition = replace(decide(snapshot, None, NOON), last=last)
+    return {"job": job_view(snapshot, condition, WatchStatus(tasks=("task submit",))), "condition": condition}
 
 
 NEWEST = CheckpointRow(
@@ -81,7 +84,7 @@ def drilled(verdict: DrillVerdict, *, hours: int = 1) -> DrillListView:
 
 
 HEALTHY = SafetyFacts(
-    job=a_job(),
+    **a_job(),
     quarantine="",
     newest=NEWEST,
     verification=ReadResult(verified()),
@@ -129,7 +132,7 @@ def test_what_was_not_proven_is_not_called_safe(verification: ReadResult[Any]) -
 def test_what_is_known_to_be_bad_comes_before_everything_else(
     changed: dict[str, Any], said: str, state: JobState
 ) -> None:
-    found = safety_of(replace(HEALTHY, job=a_job(state), **changed))
+    found = safety_of(replace(HEALTHY, **a_job(state), **changed))
 
     assert (found.level, found.wrong[0]) == (BAD, said)
     assert found.safe.startswith("Your data may not be safe.")
@@ -140,8 +143,8 @@ def test_what_is_known_to_be_bad_comes_before_everything_else(
     [("/lake/orders", "skips a batch that it has"), ("kafka", "twice"), ("foreachBatch", "called again")],
 )
 def test_what_a_loss_repeats_is_told_for_each_sink(sink: str, said: str) -> None:
-    in_flight = safety_of(replace(HEALTHY, job=a_job(planned=13, sink=sink)))
-    behind = safety_of(replace(HEALTHY, job=a_job(planned=15, committed=14, sink=sink)))
+    in_flight = safety_of(replace(HEALTHY, **a_job(planned=13, sink=sink)))
+    behind = safety_of(replace(HEALTHY, **a_job(planned=15, committed=14, sink=sink)))
 
     assert in_flight.repeats[0].startswith(f"orders ({sink}): batch 13; ")
     assert said in in_flight.repeats[0]
@@ -158,8 +161,8 @@ def test_what_a_loss_repeats_is_told_for_each_sink(sink: str, said: str) -> None
         (a_job(JobState.FAILED), BAD, "Run 1 FAILED", "which continues from checkpoint 7"),
     ],
 )
-def test_what_is_wrong_comes_with_what_to_do(job: Any, level: str, wrong: str, to_do: str) -> None:
-    found = safety_of(replace(HEALTHY, job=job))
+def test_what_is_wrong_comes_with_what_to_do(job: dict[str, Any], level: str, wrong: str, to_do: str) -> None:
+    found = safety_of(replace(HEALTHY, **job))
 
     assert (found.level, found.wrong) == (level, (wrong,))
     assert to_do in found.to_do
@@ -168,7 +171,7 @@ def test_what_is_wrong_comes_with_what_to_do(job: Any, level: str, wrong: str, t
 @pytest.mark.parametrize("state", [JobState.LOST, JobState.STARTING, JobState.CANCELED])
 def test_what_no_driver_reports_now_is_not_called_safe(state: JobState) -> None:
     """A driver may have committed a batch after its last report."""
-    found = safety_of(replace(HEALTHY, job=a_job(state)))
+    found = safety_of(replace(HEALTHY, **a_job(state)))
 
     assert not found.certain
     assert found.safe == "All batches that its last driver has reported are in checkpoint 7."
@@ -185,7 +188,7 @@ def test_a_query_that_no_driver_has_reported_makes_the_answer_unknown() -> None:
 
 
 def test_a_run_that_failed_is_not_sent_back_to_what_cannot_be_restored() -> None:
-    found = safety_of(replace(HEALTHY, job=a_job(JobState.FAILED), verification=ReadResult(verified(restorable=False))))
+    found = safety_of(replace(HEALTHY, verification=ReadResult(verified(restorable=False)), **a_job(JobState.FAILED)))
 
     assert found.to_do == "Repair the cause, then restore the job: the plan names the start."
 
@@ -198,8 +201,8 @@ def test_a_job_in_quarantine_says_so_first() -> None:
 
 
 def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
-    fresh = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=-1, committed=-1)))
-    behind = safety_of(replace(HEALTHY, newest=None, job=a_job(planned=1, committed=0)))
+    fresh = safety_of(replace(HEALTHY, newest=None, **a_job(planned=-1, committed=-1)))
+    behind = safety_of(replace(HEALTHY, newest=None, **a_job(planned=1, committed=0)))
 
     assert (fresh.safe, fresh.repeats) == ("Nothing is committed yet.", ())
     assert behind.safe == "There is no checkpoint yet."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,10 @@ from airflow_provider_ha.checkpoints.verify.verification_report import (
 )
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.znode_tree import TreeNode
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
-from airflow_provider_ha.jobs.recovery.losses import LastFailure, Losses
+from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
@@ -197,7 +198,9 @@ def test_a_proof_is_one_key_beside_its_verification() -> None:
 
 
 def test_a_job_without_a_run_has_no_state() -> None:
-    shown = job_view(JobStatus(job_id="j", epoch=4), Losses(attempts=0, last=None, next_attempt_at=None), WatchStatus())
+    job: JobStatus = JobStatus(job_id="j", epoch=4)
+
+    shown = job_view(job, decide(job, None, NOON), WatchStatus())
 
     assert (shown.state, shown.run, shown.result, shown.epoch) == (NO_RUN, None, None, 4)
 
@@ -206,7 +209,9 @@ def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
     started = a_start().model_copy(update={"refused": "the driver was started before"})
     run = RunView(run=a_run(), submissions=(SubmissionView(submission=a_submission(), started=started),))
 
-    shown = job_view(JobStatus(job_id="j", run=run), Losses(attempts=1, last=None, next_attempt_at=None), WatchStatus())
+    job: JobStatus = JobStatus(job_id="j", run=run)
+
+    shown = job_view(job, decide(job, None, NOON), WatchStatus())
 
     assert shown.message == "the driver was started before"
 
@@ -215,9 +220,10 @@ def test_a_failure_is_shown_with_moments_like_all_others() -> None:
     last = LastFailure(
         attempt=2, at=NOON, reason="killed", failure=None, times=0, since=None, in_a_row=1, log="/driver.log"
     )
-    losses = Losses(attempts=2, last=last, next_attempt_at=NOON + timedelta(seconds=5))
+    job: JobStatus = JobStatus(job_id="j", leader=LEADER)
+    found = replace(decide(job, None, NOON), last=last, due=NOON + timedelta(seconds=5))
 
-    shown = job_view(JobStatus(job_id="j", leader=LEADER), losses, WatchStatus()).to_json()
+    shown = job_view(job, found, WatchStatus()).to_json()
 
     assert (shown["failure"]["kind"], shown["failure"]["reason"]) == ("UNKNOWN", "killed")
     assert shown["failure"]["at"] == shown["leader"]["since"]
