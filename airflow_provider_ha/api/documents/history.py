@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartKind
+from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrilledQuery, DrillVerdict
 
 
@@ -259,17 +260,15 @@ class HistoryView(View):
 
 def history_view(history: JobHistory) -> HistoryView:
     """Return the history of a job."""
-    leader = history.leader
-    leading = leader.epoch if leader is not None else None
-    runs = tuple(_run(run, leading) for run in history.runs)
+    runs = tuple(_run(run, history.leader) for run in history.runs)
     return HistoryView.of(history, runs=runs, left_out=history.runs_left_out)
 
 
-def _run(history: RunHistory, leading: int | None) -> RunHistoryView:
+def _run(history: RunHistory, leader: LeaderInfo | None) -> RunHistoryView:
     run, result = history.run, history.result
     # A run whose submissions cannot be read has no attempt.
     following = zip(history.attempts, (*history.attempts[1:], None), strict=False)
-    epochs = [_epoch(history, attempt, later, leading) for attempt, later in following]
+    epochs = [_epoch(history, attempt, later, leader) for attempt, later in following]
     return RunHistoryView(
         run=run.number,
         started_from=run.start.kind,
@@ -293,9 +292,9 @@ def _source(history: RunHistory) -> str | None:
     return f"{name} of {start.source_job}" if start.source_job else name
 
 
-def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leading: int | None) -> EpochView:
+def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader: LeaderInfo | None) -> EpochView:
     submission, led = attempt.submission, attempt.led
-    end = _end(history, attempt, later, leading)
+    end = _end(history, attempt, later, leader)
     return EpochView(
         run=history.run.number,
         attempt=submission.attempt,
@@ -314,15 +313,27 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leading
     )
 
 
-def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leading: int | None) -> End:
-    led, result = attempt.led, history.result
-    if later is None and result is not None:
-        return "failed" if result.state is JobState.FAILED else "finished"
-    if led is not None and led.epoch == leading and attempt.exit is None:
-        return "leads"
-    if led is not None:
-        return "lost"
-    return "starting" if attempt.exit is None and later is None else "never led"
+def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leader: LeaderInfo | None) -> End:
+    """Return the end of an attempt: the state of a job that has no later attempt, except that this one is lost then."""
+    led = attempt.led
+    job: JobStatus[RunDepth] = JobStatus(
+        job_id="",
+        leader=leader if led is not None and leader is not None and leader.epoch == led.epoch else None,
+        epoch=led.epoch if led is not None else 0,
+        epoch_zxid=1 if led is not None else 0,  # after its submission
+        facts=NewestRun(
+            number=history.run.number,
+            attempt=attempt.submission.attempt,
+            ended=attempt.exit is not None,
+            result=history.result if later is None else None,
+        ),
+        gone=later is not None,
+    )
+    if job.is_over:
+        return "failed" if job.state is JobState.FAILED else "finished"
+    if job.is_lost:
+        return "lost" if led is not None else "never led"
+    return "leads" if job.is_led else "starting"
 
 
 def _ended_at(history: RunHistory, attempt: Attempt, later: Attempt | None) -> datetime | None:
