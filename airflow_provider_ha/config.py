@@ -213,7 +213,9 @@ class HaConfig(BaseModel):
         hosts, _, path = str(values["zookeeper"]).partition("/")
         suffix, chroot = "/" + path.strip("/"), values.get("chroot")
         if chroot not in (None, "", suffix):
-            raise ValueError(f"the hosts end with {suffix!r}, but the chroot is {chroot!r}; give one of them")
+            raise ValueError(
+                f"the hosts end with {suffix!r}, but the chroot is {chroot!r}; give the chroot only in one place"
+            )
         return {**values, "zookeeper": hosts, "chroot": suffix}
 
     @field_validator("chroot")

@@ -53,7 +53,7 @@ def refusal_of(root: Place) -> str | None:
         return "has a part '.' or '..', or an empty one; write the path without it"
     separators = {"file": ":,", "hdfs": ":"}.get(root.scheme, "")
     if any(sign in root.path for sign in separators):
-        return f"has one of '{separators}' in its path, where Spark ends a name; give the directory another name"
+        return f"has a character of '{separators}' in its path, where Spark ends a name; rename the directory"
     return None
 
 
@@ -78,8 +78,8 @@ def list_item(path: Path) -> str:
         found = sorted(glob(pattern))  # noqa: PTH207  # of an absolute path
         if len(found) > 1:
             raise ConfigurationError(
-                f"spark-submit cannot tell {found[0]!r} from {found[1]!r}",
-                next_step="Rename one of the directories: '?', '[' and ']' are wildcards there",
+                f"spark-submit confuses {found[0]!r} with {found[1]!r}",
+                next_step="Rename the first or the second directory: '?', '[' and ']' are wildcards there",
             )
     return Path(_UNSAID.sub("*", _ESCAPED.sub(r"\\\1", str(path)))).as_uri()
 
@@ -92,7 +92,7 @@ def hadoop_uri(root: str) -> str:
     scheme, colon, rest = root.partition(":")
     if scheme not in _SCHEMES or not colon:
         raise ConfigurationError(
-            f"working directories cannot be on {root!r}", next_step=f"Use one of {', '.join(_SCHEMES)}"
+            f"working directories cannot be on {root!r}", next_step=f"Choose a URI with {', '.join(_SCHEMES)}"
         )
     return f"{_SCHEMES[scheme]}:{rest}"
 

@@ -92,7 +92,7 @@ def options(
     work_root: Annotated[
         str | None,
         typer.Option(
-            help="Where working directories lie, file:///path or s3://bucket/prefix. Default: the storage root. "
+            help="Root of working directories, file:///path or s3://bucket/prefix. Default: the storage root. "
             "\\[env: SPARK_HA_WORK_ROOT]",
             metavar="URI",
         ),

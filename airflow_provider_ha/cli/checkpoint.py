@@ -137,7 +137,7 @@ def delete(
     checkpoint: Annotated[
         str, typer.Argument(help="checkpoint-7, or 7.", metavar="CHECKPOINT", autocompletion=checkpoint_names)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -170,8 +170,8 @@ def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
     if removal.unreadable is not None:
         console.print_unreadable([UnreadableRecord(f"checkpoint-{removal.number}", removal.unreadable.reason)])
         console.err.print(
-            f"only its pointer goes, and its bytes are kept in {removal.kept}; its files stay until the driver of the "
-            "job collects what nothing needs",
+            f"only its pointer is removed, and its bytes are kept in {removal.kept}; its files stay until the driver "
+            "of the job collects unused files",
             soft_wrap=True,
         )
     taken = (

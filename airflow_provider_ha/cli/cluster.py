@@ -61,7 +61,7 @@ def check_acls(context: typer.Context, as_json: AsJson = False) -> None:
 @acl_app.command("repair")
 def repair_acls(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Give every node the ACL of these credentials. Repeatable, and safe while jobs run with the same credentials.
@@ -197,11 +197,11 @@ def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[RebuildResul
         for problem in job.problems:
             console.err.print(f"not used, job {job.job_id}: {problem}", markup=False)
         for path in plan.kept[job.job_id]:
-            console.err.print(f"left as it is: {path} differs from storage", markup=False)
+            console.err.print(f"not changed: {path} differs from storage", markup=False)
     for refused in (job for job in applied if job.refused):
         console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
     if not applied and plan.jobs:
-        console.out.print("nothing was changed; add --yes to create the missing nodes")
+        console.out.print("ZooKeeper is unchanged; add --yes to create the missing nodes")
 
 
 EXAMPLES = help_examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
@@ -232,8 +232,8 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command(epilog=EXAMPLES)
 def erase(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Erase the data of all jobs of the cluster: records, checkpoints, working directories, files.

@@ -22,7 +22,7 @@ _NEXT = """\
 Next:
 1. Create a connection of type Spark HA named spark_ha_default in the UI. `airflow ha storage check` tests it, and
    so does the button Test, which [core] test_connection = Enabled in airflow.cfg switches on.
-2. Airflow shows the DAGs after its next scan, paused. Unpaused they do nothing to a job that does not exist.
+2. Airflow shows the DAGs after its next scan, paused. Unpaused they ignore a job that does not exist.
 3. Each DAG acts on the job of its parameter job_id ({job} by default). To run your own script, copy flight_delays.py
    and name the script in application=."""
 
@@ -86,7 +86,7 @@ def copy_files(source: Path, names: Sequence[str], directory: Path, *, force: bo
         differ = sorted(set(there) - set(unchanged))
         if differ and not force:
             raise ConfigurationError(
-                f"{directory} already holds {', '.join(differ)} with different content; nothing was copied",
+                f"{directory} already holds {', '.join(differ)} with different content, so no file was copied",
                 next_step="Name another directory, or overwrite them with --force",
             )
         written = [name for name in names if name not in unchanged]

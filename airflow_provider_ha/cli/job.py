@@ -63,8 +63,8 @@ def delete(
         bool,
         typer.Option("--keep-savepoints", help="Its savepoints stay: a later run of the same id starts from them."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would go.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -107,7 +107,7 @@ def _print(shown: DeletionView) -> None:
     if shown.waiting:
         kept = " --keep-savepoints" if shown.keep_savepoints else ""
         again = f"`spark-ha job delete {shown.job_id}{kept}`"
-        console.out.print(f"the job is gone; repeat {again} once nothing reads its files")
+        console.out.print(f"the job is deleted; repeat {again} once its files have no reader")
 
 
 app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help=True)

@@ -236,7 +236,7 @@ def operation_phase(snapshot: JobStatus, operation: Operation) -> str:
     if leader is None:
         return f"{snapshot.state.value}: the job has no leader, the next driver takes the request up"
     if operation.state is OperationState.REQUESTED:
-        return f"{snapshot.state.value}: asked the driver on {leader.host} (epoch {leader.epoch})"
+        return f"{snapshot.state.value}: request sent to the driver on {leader.host} (epoch {leader.epoch})"
     said = status.message if status is not None and status.epoch == leader.epoch else ""
     return f"{snapshot.state.value}: {said or 'the driver works on it'}"
 
@@ -293,7 +293,7 @@ def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[CommandRe
     except KeyboardInterrupt:
         known = asked.operation
         if known is None:
-            _note(f"interrupted before the answer: the request may have been made. {again} makes no second one")
+            _note(f"interrupted before the answer: the request may be stored. {again} does not repeat it")
         elif known.state.final:
             _note(f"interrupted: operation {known.operation_id} of job {job_id} is {known.state.value}")
         else:
@@ -304,7 +304,7 @@ def asking(job_id: str, verb: str, request_id: str | None) -> Iterator[CommandRe
         raise typer.Exit(Exit.INTERRUPTED) from None
     except typer.Exit as left:
         if isinstance(left.__cause__, HaError) and left.__cause__.retryable:
-            _note(f"{again} makes no second request, and shows its outcome")
+            _note(f"{again} does not repeat the request, and shows its outcome")
         raise
 
 

@@ -197,7 +197,7 @@ def restore(
         str | None,
         typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the effects.")] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -216,7 +216,7 @@ def restore(
             raise ConfigurationError(
                 f"{job_id!r} is a path; 'restore' expects a job id",
                 next_step="`spark-ha restore JOB --start-from PATH` starts a job from it, `spark-ha savepoint restore` "
-                "makes a directory to start from; --dry-run only shows what that would do",
+                "creates a directory to start from; --dry-run only shows the effects",
             )
         request = request_of(words, job_id, batch, request_id)
     with cluster(context, as_json=as_json) as client:

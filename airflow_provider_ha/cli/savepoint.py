@@ -119,7 +119,7 @@ def _print(done: Drill) -> None:
         console.out.print(f"- {reason}", markup=False)
     console.print_table(("STEP", "SECONDS"), [*done.seconds.items(), ("total", done.total_seconds)], empty="")
     console.print_table(
-        ("QUERY", "BATCH", "LOADED", "STARTED", "PARTITIONS", "ROWS"), _queries(done), empty="Spark was not asked"
+        ("QUERY", "BATCH", "LOADED", "STARTED", "PARTITIONS", "ROWS"), _queries(done), empty="Spark did not check it"
     )
 
 
@@ -267,7 +267,7 @@ def dispose(
         str, typer.Argument(help="Id of the job, or s3://bucket/prefix/NAME of a savepoint.", metavar="JOB|URI")
     ],
     savepoint_id: SavepointOf = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:

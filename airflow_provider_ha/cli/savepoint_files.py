@@ -81,15 +81,15 @@ def create(
         bool,
         typer.Option(
             "--link",
-            help="Make hard links instead of copies: quick and small, but what is damaged in place is damaged in both.",
+            help="Create hard links instead of copies: quick and small, but damage in place affects both.",
         ),
     ] = False,
     no_digests: Annotated[
         bool,
         typer.Option(
             "--no-digests",
-            help="With --link: read nothing, and compare only sizes later. Else what an earlier savepoint beside this "
-            "one has read is not read again.",
+            help="With --link: read no content, and compare only sizes later. Without it, content that an earlier "
+            "savepoint in the same directory has read is not read again.",
         ),
     ] = False,
     label: Annotated[str, typer.Option(help="A word for people, for example the ticket.")] = "",
@@ -312,7 +312,8 @@ def _print_report(report: SavepointReport) -> None:
     console.out.print(sentence, style="bold", markup=False)
     if report.not_digested:
         console.out.print(
-            f"{report.not_digested} of its {len(files)} files were made without a digest: their sizes were compared, "
+            f"{report.not_digested} of its {len(files)} files were created without a digest: their sizes were "
+            "compared, "
             "and their bytes only as far as their format shows damage"
         )
     damaged = [["FILE", "", problem.path, problem.reason] for problem in report.files]

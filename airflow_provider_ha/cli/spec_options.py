@@ -121,7 +121,7 @@ def start_words(words: Sequence[str] | None) -> StartOption:
     if any("/" in word for word in named):
         if other := [word for word in named if "/" not in word]:
             raise ConfigurationError(
-                f"--start-from {other[0]} names no directory, and another one does", next_step="Use one of them"
+                f"--start-from {other[0]} names no directory, and another value does", next_step="Name only directories"
             )
         return StartOption(directories=tuple(named))
     if len(named) > 1:
@@ -139,7 +139,7 @@ def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None =
     """
     if adopt and source_job is not None:
         raise ConfigurationError(
-            "--start-from names directories, and --from-job the checkpoints of a job", next_step="Use one of them"
+            "--start-from names directories, and --from-job the checkpoints of a job", next_step="Leave one option out"
         )
     found: dict[str, str] = {}
     for value in adopt:
@@ -203,7 +203,7 @@ def request_of(words: Mapping[str, Any], job_id: str, batch: int | None, request
     if batch is not None:
         raise ConfigurationError(
             "--batch applies to the path of a checkpoint; checkpoints of a job have numbers",
-            next_step="Name one with --start-from checkpoint-<n>",
+            next_step="Name the checkpoint with --start-from checkpoint-<n>",
         )
     start = start_words(words["start_from"])
     named = adopted(start.directories, words["sinks"] or (), words["source_job"])

@@ -91,7 +91,7 @@ def collect(
     jobs: Annotated[
         list[str] | None, typer.Argument(help="Ids of jobs; by default every job.", metavar="[JOB]...")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove files of working directories on S3 or HDFS that no batch and no checkpoint needs.
@@ -130,7 +130,7 @@ def prune(
     jobs: Annotated[
         list[str] | None, typer.Argument(help="Ids of jobs; by default every job.", metavar="[JOB]...")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove the records of old runs, according to retained_runs and retained_days of the connection.
@@ -186,7 +186,7 @@ def _print_pruned(view: PruneView) -> None:
             for row in view.jobs
             if not row.problem
         ),
-        empty="no job was looked at",
+        empty="no job was inspected",
     )
     for row in view.jobs:
         if row.problem:
@@ -203,7 +203,7 @@ def _print_pruned(view: PruneView) -> None:
         f"the newest {view.retained_runs} runs of a job are kept, and each run for {view.retained_days:g} days"
     )
     if view.dry_run:
-        console.err.print("nothing was removed: this was a dry run")
+        console.err.print("this was a dry run, so no file was removed")
 
 
 def _print_collection(view: CollectionView) -> None:
@@ -214,10 +214,10 @@ def _print_collection(view: CollectionView) -> None:
             for row in view.jobs
             if not row.problem
         ),
-        empty="no job was looked at",
+        empty="no job was inspected",
     )
     for row in view.jobs:
         if row.problem:
             console.err.print(f"{row.job_id}: {row.problem}", markup=False)
     if view.dry_run:
-        console.err.print("nothing was removed: this was a dry run")
+        console.err.print("this was a dry run, so no file was removed")

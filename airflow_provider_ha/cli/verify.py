@@ -119,8 +119,8 @@ def verify_directory(
     scratch: Annotated[
         Path | None,
         typer.Option(
-            help="prove: directory in which the copy is made and removed; default: beside PATH, or where temporary "
-            "files are when PATH is not on this host."
+            help="prove: directory in which the copy is created and removed; default: the parent of PATH, or the "
+            "directory of temporary files when PATH is not on this host."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -232,7 +232,7 @@ def refuse_misnamed(named: str, directory: Tree, report: VerificationReport) -> 
 
 def _missing(named: str, directory: Tree) -> ConfigurationError:
     what, next_step = directory.absence()
-    return ConfigurationError(f"{named} {what}", next_step=f"{next_step}; nothing was judged")
+    return ConfigurationError(f"{named} {what}", next_step=f"{next_step}, then verify again")
 
 
 def _offer_what_it_holds(named: str, directory: Tree) -> None:
@@ -240,7 +240,7 @@ def _offer_what_it_holds(named: str, directory: Tree) -> None:
     base = named.rstrip("/")
     if MANIFEST in names:
         raise ConfigurationError(
-            f"{named} is a savepoint, not a checkpoint of one query",
+            f"{named} is a savepoint, not a query's checkpoint",
             next_step=f"Verify it with `spark-ha savepoint verify {shlex.quote(named)}`",
         )
     children = [name for name in names if not name.startswith(".") and _is_checkpoint(directory, name)]

@@ -385,7 +385,7 @@ class KazooCoordinator(Coordinator):
         if self._refused:
             raise refused(self._hosts)
         if not connected:
-            raise self._not_connected(f"could not be reached for {timeout:.3g} s; nothing was sent")
+            raise self._not_connected(f"could not be reached for {timeout:.3g} s, so no request was sent")
 
     def _not_connected(self, what: str) -> NotConnectedError:
         return NotConnectedError(

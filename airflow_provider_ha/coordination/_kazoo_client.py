@@ -192,7 +192,7 @@ def _authentication(config: HaConfig) -> dict[str, Any]:
     """Return the credentials, and the ACL for all nodes that this session creates (only its own, if any)."""
     given, acl = [], []
     if config.digest_auth is not None:
-        _warn_in_clear(config, "the password goes over the network in clear")
+        _warn_in_clear(config, "the password is sent in clear text")
         for each in filter(None, (config.digest_auth, config.digest_auth_also)):
             credentials = each.get_secret_value()
             user, _, password = credentials.partition(":")

@@ -240,7 +240,7 @@ class EmbeddedZooKeeper:
             free = shutil.disk_usage(self.data_dir).free
         except OSError as error:
             raise ConfigurationError(
-                f"the directory {self.data_dir} of the embedded ZooKeeper cannot be made ({error.strerror})",
+                f"the directory {self.data_dir} of the embedded ZooKeeper cannot be created ({error.strerror})",
                 next_step="Give a directory that this user may write to",
             ) from error
         if free < _NEEDED_DISK:
@@ -288,7 +288,7 @@ class EmbeddedZooKeeper:
 
     def _last_words(self) -> str:
         lines = self._log_file.read_text(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")[:300]
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")[:300]
 
 
 def _command(java: str, jars: list[Path], main_class: str, configuration: Path) -> list[str]:
@@ -314,7 +314,7 @@ def _claim_port(port: int | None) -> int:
     if port and not is_free(port):
         raise ConfigurationError(
             f"port {port} of {_HOST} is in use, the embedded ZooKeeper cannot listen there",
-            next_step="Stop what uses it or give another port",
+            next_step="Stop the process that uses it, or give another port",
         )
     return port or free_port()
 

@@ -81,7 +81,9 @@ def hold(
         except NodeMissingError:
             continue  # its object was removed in this moment, and its leases with it
         return ReaderLease(coordinator, path, record)
-    raise CoordinationError(f"a lease could not be taken on {what} of job {paths.job_id!r}: its node comes and goes")
+    raise CoordinationError(
+        f"a lease could not be taken on {what} of job {paths.job_id!r}: its node is created and deleted repeatedly"
+    )
 
 
 def active(coordinator: Coordinator, paths: JobPaths, what: str, clock: Clock) -> list[LeaseRecord]:

@@ -377,5 +377,5 @@ class ClusterLeader:
 
 def _left_alone(seen: JobStatus[StandingDepth]) -> ReconcileResult:
     leader = seen.leader if seen.is_led else None
-    detail = f"led by epoch {leader.epoch}" if leader is not None else "it has nothing to recover"
+    detail = f"led by epoch {leader.epoch}" if leader is not None else "it needs no recovery"
     return ReconcileResult(job_id=seen.job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail=detail)

@@ -196,7 +196,7 @@ def _require_known(client: HaClient) -> None:
     if strange:  # guard: erase-takes-what-zookeeper-does-not-know
         raise JobStateError(
             f"there are files of {', '.join(strange[:_NAMED])}{' and others' if len(strange) > _NAMED else ''}, and "
-            f"ZooKeeper knows no such job in cluster {client.config.cluster_id!r}; nothing was erased",
+            f"ZooKeeper does not know these jobs in cluster {client.config.cluster_id!r}, so the cluster is unchanged",
             next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
             "recreates the jobs",
         )
@@ -271,7 +271,7 @@ def _written(store: ObjectStore, key: str) -> datetime:
     store.write(key, b"")
     found = store.info(key)
     if found is None:
-        raise ObjectMissingError(f"{key} is gone right after it was written", next_step="Check the storage")
+        raise ObjectMissingError(f"{key} is missing right after its creation", next_step="Check the storage")
     return found.modified
 
 

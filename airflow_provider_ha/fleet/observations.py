@@ -135,7 +135,7 @@ def release_shown_quarantine(
         coordinator.commit(Delete(node.path, node.version), *owned)
     except NodeExistsError:
         raise JobStateError(
-            f"job {job_id!r} has a newer run, whose owner may be another one; nothing was released",
+            f"job {job_id!r} has a newer run, possibly of another owner, so it remains in quarantine",
             next_step="Load the page again",
         ) from None
     except NodeMissingError as error:

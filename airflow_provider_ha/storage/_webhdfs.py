@@ -37,7 +37,7 @@ _IPC = b"HTTP request to a Hadoop IPC port"
 _NO_DATA_NODE = ("are bad. Aborting", "minReplication nodes", "Failed to find datanode", "No space left")
 _QUOTAS = frozenset({"NSQuotaExceededException", "DSQuotaExceededException", "QuotaByStorageTypeExceededException"})
 _STEPS = (
-    (frozenset({"SafeModeException"}), "Wait until HDFS has left safe mode: `hdfs dfsadmin -safemode get` says why"),
+    (frozenset({"SafeModeException"}), "Wait until HDFS has left safe mode: `hdfs dfsadmin -safemode get` shows why"),
     (_QUOTAS, "Raise the quota of the directory (`hdfs dfs -count -q` shows it), or remove files there"),
     (
         frozenset({"AccessControlException"}),
@@ -105,7 +105,7 @@ def _foreign(status: int, body: bytes) -> str:
     if _IPC in body:
         return "this is the port of Hadoop's own protocol, not that of the web server"
     if status in (401, 407):
-        return f"it asks for authentication (status {status})"
+        return f"it requires authentication (status {status})"
     return f"it answers with status {status}, and not as WebHDFS does"
 
 

@@ -113,8 +113,8 @@ def _is_link(path: Path) -> bool:
 def _refused(source: str, reason: str) -> RecordCorruptError:
     return RecordCorruptError(
         f"{source} is refused: {reason}",
-        next_step="Find its writer (see the page about the security model), correct the record, and try again; "
-        "nothing was read or changed there",
+        next_step="Find its writer (see the page about the security model), correct the record, and try again; its "
+        "place was neither read nor changed",
     )
 
 

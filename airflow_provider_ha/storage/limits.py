@@ -94,7 +94,7 @@ class Deadline:
         :raises DeadlineError: The time is over.
         """
         if self._clock() + self._limits.read_timeout > self._end:
-            raise DeadlineError(f"its bytes came too slowly: {received} within {self._limits.deadline:g} s")
+            raise DeadlineError(f"its bytes arrived too slowly: {received} within {self._limits.deadline:g} s")
 
     def repeat(self, action: Callable[[], T], *, when: Callable[[BaseException], bool]) -> T:
         """Call *action*, and retry with pauses while its error matches *when* and there is time; return its result.

@@ -104,7 +104,7 @@ def _check_race(store: ProbedStore, key: str) -> None:
         if len(winners) != 1 or store.read(key) != _mark(winners[0]):
             raise StorageUnavailableError(
                 f"storage {store.uri} does not write conditionally in one step:"
-                f" {len(winners)} of {RACERS} simultaneous creations of one object succeeded",
+                f" {len(winners)} of {RACERS} simultaneous creations of an object succeeded",
                 next_step=_NEXT_STEP,
             )
 

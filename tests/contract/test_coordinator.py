@@ -410,7 +410,7 @@ def test_a_write_without_a_server_is_not_sent_and_not_kept_for_later(
 ) -> None:
     cluster.cut()
 
-    with pytest.raises(NotConnectedError, match="nothing was sent"):
+    with pytest.raises(NotConnectedError, match="no request was sent"):
         cluster.fragile.commit(Create(f"{base}/a"), timeout=0.2)
 
     cluster.heal()

@@ -62,7 +62,7 @@ def test_a_lease_on_what_is_removed_each_time_is_an_error(
 
     monkeypatch.setattr(session, "ensure", removed_at_once)
 
-    with pytest.raises(CoordinationError, match="comes and goes"):
+    with pytest.raises(CoordinationError, match="created and deleted repeatedly"):
         hold(session, PATHS, "checkpoint-1", holder="a test", seconds=60, clock=ensemble.clock)
 
 

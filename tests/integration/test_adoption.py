@@ -259,8 +259,8 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--start-from", "/a/b", "--start-from", "checkpoint-1"), "Use one of them"),
-        (("--start-from", "/a/b", "--from-job", "flights"), "Use one of them"),
+        (("--start-from", "/a/b", "--start-from", "checkpoint-1"), "Name only directories"),
+        (("--start-from", "/a/b", "--from-job", "flights"), "Leave one option out"),
         (("--start-from", "latest", "--start-from", "checkpoint-1"), "Write one word"),
         (("--start-from", "gs://bucket/a"), "not on a file system of this host"),
         (("--start-from", "x=/a/b", "--start-from", "x=/a/c"), "named twice"),

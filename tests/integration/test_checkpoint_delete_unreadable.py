@@ -136,7 +136,7 @@ def test_without_a_confirmation_it_says_what_the_pointer_is_and_changes_nothing(
     said = " ".join(err.split())
     assert (code, pointers(flights), kept(flights)) == (WRONG_CALL, [1, 2, 3], [])
     assert "unreadable checkpoint-2" in said
-    assert "only its pointer goes, and its bytes are kept in jobs/flights/" in said
+    assert "only its pointer is removed, and its bytes are kept in jobs/flights/" in said
     assert "Add --yes" in said
 
 

@@ -125,7 +125,7 @@ def test_files_of_a_job_that_this_zookeeper_does_not_know_stay(
     code, _, err = spark_ha(*ERASE, *words)
 
     assert code == 1
-    assert "there are files of copy, and ZooKeeper knows no such job" in err
+    assert "there are files of copy, and ZooKeeper does not know these jobs" in err
     assert "spark-ha rebuild" in err
     assert files_of(over) == before
 

@@ -39,7 +39,7 @@ def test_each_epoch_has_its_leader_its_time_and_why_it_ended(coordinator: Coordi
     assert [epoch.reason.partition("'")[0] for epoch in newest.epochs] == [
         "",
         "APPLICATION KeyError: ",
-        "its session ended in ZooKeeper; nothing has proven how its processes ended",
+        "its session ended in ZooKeeper; the end of its processes is not proven",
     ]
     assert [epoch.recovered_by for epoch in newest.epochs] == [None, None, "cluster leader on airflow-1"]
     assert (first.state, first.epochs[0].end, first.epochs[0].reason) == (

@@ -134,8 +134,8 @@ def test_ctrl_c_before_the_answer_to_the_request_names_its_id(
     code, _, err = spark_ha("job", "stop", "flights", "--request-id", "tonight")
 
     assert code == INTERRUPTED
-    assert "the request may have been made" in err
-    assert "The same command with --request-id tonight makes no second one" in err
+    assert "the request may be stored" in err
+    assert "The same command with --request-id tonight does not repeat it" in err
 
 
 def test_ctrl_c_after_the_answer_says_how_it_ended(
@@ -160,7 +160,7 @@ def test_a_connection_that_is_lost_during_the_wait_leaves_the_id(
 
     [operation_id] = coordinator.children(paths.operations)
     assert code == UNKNOWN
-    assert f"The same command with --request-id {operation_id} makes no second request" in err
+    assert f"The same command with --request-id {operation_id} does not repeat the request" in err
 
 
 @pytest.mark.usefixtures("environment", "driver")

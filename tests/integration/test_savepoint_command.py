@@ -110,7 +110,7 @@ def test_a_savepoint_without_digests_says_so_wherever_it_is_shown(alone: Call, l
     assert [created[0], verified[0], told.exit_code] == [YES] * 3
     assert (created[1]["digested"], verified[1]["digested"]) == (False, False)
     assert verified[1]["not_digested"] == created[1]["files"]
-    assert "4 of its 4 files were made without a digest" in told.stdout
+    assert "4 of its 4 files were created without a digest" in told.stdout
 
 
 @pytest.mark.parametrize(

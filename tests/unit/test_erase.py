@@ -55,7 +55,7 @@ def test_a_storage_that_loses_what_it_took_has_no_beginning(tmp_path: Path) -> N
         def info(self, key: str) -> ObjectInfo | None:
             return None
 
-    with pytest.raises(ObjectMissingError, match=r"erase-\w+ is gone right after it was written.*Check the storage"):
+    with pytest.raises(ObjectMissingError, match=r"erase-\w+ is missing right after its creation.*Check the storage"):
         _beginning(Forgetful(tmp_path / "store"))
 
 

@@ -41,7 +41,7 @@ def test_no_chroot_and_the_root_itself_are_the_same() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"zookeeper": "zk1:2181/a", "chroot": "/b"}, "give one of them"),
+        ({"zookeeper": "zk1:2181/a", "chroot": "/b"}, "give the chroot only in one place"),
         ({"chroot": "prod"}, "slash"),
         ({"chroot": "/a b"}, "part of the chroot"),
         ({"tls": {"cert_file": "client.pem"}}, "go together"),

@@ -107,11 +107,11 @@ def test_roots_are_read_letter_by_letter() -> None:
         ({"storage_root": "file:///data/ha "}, "ends with a space"),
         ({"storage_root": "file:///data/a\tb"}, "has a control character"),
         ({"storage_root": "file:///data/../ha"}, r"has a part '\.' or '\.\.'"),
-        ({"storage_root": "file:///data/a:b"}, "has one of ':,' in its path"),
-        ({"storage_root": "file:///data/a,b"}, "has one of ':,' in its path"),
-        ({"work_root": "hdfs://names/a:b", "home_root": "file:///h"}, "has one of ':' in its path"),
+        ({"storage_root": "file:///data/a:b"}, "has a character of ':,' in its path"),
+        ({"storage_root": "file:///data/a,b"}, "has a character of ':,' in its path"),
+        ({"work_root": "hdfs://names/a:b", "home_root": "file:///h"}, "has a character of ':' in its path"),
         ({"work_root": "s3://bucket/a//b", "home_root": "file:///h"}, "or an empty one"),
-        ({"home_root": "file:///h:1"}, "has one of ':,' in its path"),
+        ({"home_root": "file:///h:1"}, "has a character of ':,' in its path"),
     ],
 )
 def test_a_root_that_spark_would_read_as_another_place_is_refused_wherever_it_is_named(

@@ -36,7 +36,7 @@ def test_a_request_that_is_not_taken_up_names_whom_it_waits_for() -> None:
 
     phase = operation_phase(snapshot(status=a_status()), operation(OperationState.REQUESTED))
 
-    assert phase == f"RUNNING: asked the driver on {leader.host} (epoch {leader.epoch})"
+    assert phase == f"RUNNING: request sent to the driver on {leader.host} (epoch {leader.epoch})"
 
 
 def test_a_job_that_nobody_leads_says_so() -> None:

@@ -353,7 +353,7 @@ def _reason(history: RunHistory, attempt: Attempt, end: End) -> str:
         state = history.result.state.value
         return f"{state}: {history.result.reason}" if history.result.reason else state
     if attempt.exit is None:
-        return "its session ended in ZooKeeper; nothing has proven how its processes ended"
+        return "its session ended in ZooKeeper; the end of its processes is not proven"
     failure = attempt.exit.failure
     if failure is not None and failure.message:
         return f"{failure.kind.value} {failure.error}"

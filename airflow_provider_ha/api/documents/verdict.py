@@ -141,7 +141,7 @@ class VerdictView(View):
         said = [f"{query}: {proof.reason}" for query, proof in self.proofs.items() if proof.reason]
         blocking = [item for item in self.findings if item.blocks is not False] or self.findings
         found = [f"{item.code.value} {item.file}" for item in blocking[:_NAMED]]
-        return "; ".join(said or found) or "nothing was found that could be started from"
+        return "; ".join(said or found) or "no restorable checkpoint was found"
 
 
 class DirectoryVerdictView(VerdictView):

@@ -156,12 +156,12 @@ class ExclusiveCalls:
     def __call__(self, function: Callable[[HaClient], T]) -> Callable[[HaClient], T]:
         """Return *function* for :meth:`~airflow_provider_ha.triggers._hub.Hub.call`.
 
-        The result raises ``asyncio.TimeoutError`` while an earlier call goes on.
+        The result raises ``asyncio.TimeoutError`` while an earlier call is still in progress.
         """
 
         def alone(client: HaClient) -> T:
             if not self._lock.acquire(blocking=False):
-                raise asyncio.TimeoutError("an earlier call goes on")
+                raise asyncio.TimeoutError("an earlier call is still in progress")
             try:
                 return function(client)
             finally:

@@ -250,7 +250,7 @@ def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iter
     if age > bounds.checkpoint_age and _is_behind(health, status):
         what = f"checkpoint {own.number}" if own is not None else "the run, which has no checkpoint,"
         old: Event = {
-            "reason": f"{what} is {age:.0f} s old, and batches were committed that it does not hold",
+            "reason": f"{what} is {age:.0f} s old, and batches were committed after it",
             "checkpoint": own.number if own is not None else None,
             "age": round(age, 3),
         }

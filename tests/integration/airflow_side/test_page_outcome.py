@@ -250,7 +250,7 @@ def test_a_release_of_a_job_that_has_another_owner_since_is_refused(  # noqa: PL
     answer = page.request("POST", RELEASE, headers=erin, data=form)
 
     assert answer.status_code == 409
-    assert "has a newer run, whose owner may be another one" in answer.text
+    assert "has a newer run, possibly of another owner" in answer.text
     assert quarantine_reason(coordinator, cluster_paths, "flights") == "the graph is gone"
     assert RunStore(coordinator, cluster_paths.job("flights")).numbers() == [1, 2]
 

@@ -183,7 +183,7 @@ class FakeCoordinator(Coordinator):
             self._ensemble.turns.wait(limit, lambda: connection.member is not None or self._closed)
         self._require_open()
         if connection.member is None:
-            raise self._not_connected(f"could not be reached for {limit / 1000:.3g} s; nothing was sent")
+            raise self._not_connected(f"could not be reached for {limit / 1000:.3g} s, so no request was sent")
 
     def _read(self, paths: tuple[str, ...], look: Callable[[Tree], T]) -> T:
         """Repeat a read until it is answered or the session timeout is over."""

@@ -230,7 +230,7 @@ class Epochs:
 
 
 def outcome(check: Any) -> str:
-    """Return what a check said; ``fine`` when it said nothing."""
+    """Return the output of a check, or ``fine`` without output."""
     from airflow_provider_ha.errors import ApplicationRefusedError
 
     try:
