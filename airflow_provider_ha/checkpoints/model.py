@@ -18,7 +18,7 @@ from airflow_provider_ha.records import Model, Record
 
 def _segment(name: str) -> str:
     if not name or "/" in name or name in {".", ".."}:
-        raise ConfigurationError(f"{name!r} is no name of one file or directory")
+        raise ConfigurationError(f"{name!r} is not the name of a file or directory")
     return name
 
 

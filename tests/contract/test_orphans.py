@@ -355,7 +355,7 @@ def test_one_thing_that_cannot_be_read_stops_every_deletion(house: House, spoil:
     found = house.scan()
 
     assert len(found.problems) == 1
-    with pytest.raises(StorageError, match="nothing is deleted"):
+    with pytest.raises(StorageError, match="no blob is deleted"):
         delete_orphans(house.store, found)
     assert house.store.info(keys.blob(orphan.sha256)) is not None
 

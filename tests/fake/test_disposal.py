@@ -182,7 +182,7 @@ def test_without_a_driver_what_is_read_stays(context: JobContext, driver: Job) -
     assert savepoints(driver) == ["s1"]
 
 
-NEEDED = "run 2 of job 'flights' begins from savepoint 's1', and has taken no checkpoint yet"
+NEEDED = "run 2 of job 'flights' starts from savepoint 's1', and has taken no checkpoint yet"
 
 
 def test_the_start_of_a_run_that_waits_for_its_driver_stays(context: JobContext, driver: Job) -> None:
@@ -263,7 +263,7 @@ def test_a_run_that_is_made_at_the_last_moment_keeps_its_start(
 
     monkeypatch.setattr(PointerStore, "mark", submitted_first)
 
-    with pytest.raises(JobStateError, match=r"was created while savepoint 's1' was being removed.*nothing was removed"):
+    with pytest.raises(JobStateError, match=r"was created while savepoint 's1' was being removed.*Repeat the request"):
         dispose(context, driver)
 
     assert savepoints(driver) == ["s1"]

@@ -172,7 +172,7 @@ def test_a_plan_whose_query_leads_out_of_the_working_directory_is_no_plan(job: J
     query = QueryPlan(batch=0, sink=QuerySink(kind=SinkKind.OTHER))
     restore = plan(job, job.keys.pin(1, 1)).model_copy(update={"queries": {name: query}})
 
-    assert "no name of one file or directory" in refusal(lambda: start(job, run_of(job, restore), None)).message
+    assert "not the name of a file or directory" in refusal(lambda: start(job, run_of(job, restore), None)).message
 
 
 def test_a_record_of_a_source_that_leads_out_of_the_log_is_no_record(job: Job) -> None:
@@ -180,7 +180,7 @@ def test_a_record_of_a_source_that_leads_out_of_the_log_is_no_record(job: Job) -
     query = QueryPlan(batch=0, sink=QuerySink(kind=SinkKind.OTHER)).model_copy(update={"replay": (entry,)})
     restore = plan(job, job.keys.pin(1, 1)).model_copy(update={"queries": {"q": query}})
 
-    assert "no name of one file or directory" in refusal(lambda: start(job, run_of(job, restore), None)).message
+    assert "not the name of a file or directory" in refusal(lambda: start(job, run_of(job, restore), None)).message
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -257,7 +257,7 @@ def test_a_payload_whose_query_leads_elsewhere_cannot_be_read(job: Job) -> None:
     checkpoint = job.checkpoint(1, 0)
     bad = checkpoint.model_copy(update={"queries": {"../../x": checkpoint.queries[QUERY]}})
 
-    with pytest.raises(RecordCorruptError, match="no name of one file or directory"):
+    with pytest.raises(RecordCorruptError, match="not the name of a file or directory"):
         Checkpoint.from_bytes(bad.to_bytes(), source="payload")
 
 

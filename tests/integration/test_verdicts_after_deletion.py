@@ -275,7 +275,7 @@ def fail_in_the_script(job: JobContext, script: Path) -> int:
     "case",
     [
         (unfinished_drain, "DUPLICATES_POSSIBLE", f"the drain's batch {BATCH + 1}"),
-        (work_after_a_stop_that_failed, "LOSS_POSSIBLE", "may have reached the sink unrecorded"),
+        (work_after_a_stop_that_failed, "LOSS_POSSIBLE", "may have reached the sink without a record"),
     ],
 )
 def test_no_verdict_gets_better_by_a_run_that_never_works(

@@ -52,7 +52,7 @@ def write_drain_entry(directory: WritableTree, *, clock: Clock | None = None) ->
     """
     at = progress(directory)
     if at.committed < 0:
-        raise CheckpointMissingError(f"{directory} has no committed batch, so there is nothing to drain")
+        raise CheckpointMissingError(f"{directory} has no committed batch, so a drain has no effect")
     if at.planned != at.committed:
         reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
         raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)

@@ -136,7 +136,7 @@ def _take_closure(
 
 def _purged(source: object, batch: int, name: str) -> CheckpointMissingError:
     return CheckpointMissingError(
-        f"batch {batch} of {source} was purged while it was linked or copied: {name} is gone",
+        f"batch {batch} of {source} was purged during the copy: {name} is missing",
         next_step="Choose a newer batch",
     )
 

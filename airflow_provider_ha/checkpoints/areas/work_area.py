@@ -164,6 +164,6 @@ def costs(area: WorkArea) -> tuple[str, ...]:
     cost = (
         f"the work root {area.place} has no hard links ({found.refusal}), so files are copied: every checkpoint, every "
         "start after a loss and every restore writes the log entries and the whole state of each query once more, and "
-        "every retained checkpoint takes that space; put the work root on a file system with hard links to avoid it"
+        "every retained checkpoint takes this space; put the work root on a file system with hard links to avoid it"
     )
     return (cost,)

@@ -79,7 +79,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
     damage = query_damage(directory, query, before.committed, verify)
     if damage is not None:
         raise CheckpointCorruptError(
-            damage.path, damage.reason, next_step=f"See what can be restored: `spark-ha checkpoint verify {place}`"
+            damage.path, damage.reason, next_step=f"List the restorable batches: `spark-ha checkpoint verify {place}`"
         )
     entries = tuple(readable(directory, after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)

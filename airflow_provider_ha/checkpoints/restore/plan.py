@@ -164,7 +164,8 @@ def _begun_later(query: str, batch: int) -> PlanFindings:
     judgement.add(
         Verdict.LOSS_POSSIBLE,
         f"the cut does not have it, so it begins anew, and its sink was given batches up to {batch}: a sink "
-        "that ignores numbers which it knows skips rows, and any other one gets again what its source gives again",
+        "that ignores numbers which it knows skips rows, and any other sink receives the replayed rows of its source "
+        "again",
         "restore a cut that has it",
         "accept LOSS_POSSIBLE by name, when its sink is empty, or the script no longer starts it",
     )
@@ -185,7 +186,8 @@ def _given_up(facts: RestoreFacts, choices: RestoreChoices) -> tuple[PlanFinding
         PlanFinding(
             query="",
             verdict=Verdict.DUPLICATES_POSSIBLE,
-            reason=f"job {choices.job_id} gives up its own checkpoints: what it wrote since may be written again",
+            reason=f"job {choices.job_id} gives up its own checkpoints: the rows that it wrote since may be written "
+            "again",
             ways_out=("adopt it as a job of another id", "restore the job from its own checkpoint"),
         ),
     )
@@ -193,7 +195,7 @@ def _given_up(facts: RestoreFacts, choices: RestoreChoices) -> tuple[PlanFinding
 
 def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
     return [
-        f"{query}: its sink is not named; what a file sink has is taken into account when its directory is"
+        f"{query}: its sink is not named; the content of a file sink counts only if its directory is named"
         for query, known in facts.queries.items()
         if (adopted := facts.adopted.get(query)) is not None
         and known.cut.sink.kind is SinkKind.OTHER

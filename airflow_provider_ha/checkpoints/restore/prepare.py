@@ -47,7 +47,7 @@ def prepare_recovery(
     lost = area.tree(fenced)
     for query in area.queries(fenced):
         if query in anew:
-            log.warning("query %r begins anew, because Spark has refused to continue it", query)
+            log.warning("query %r starts anew, because Spark has refused to continue it", query)
             continue
         try:
             at = progress(lost / query)  # it no longer changes after the fence: the fork has the same progress
@@ -58,7 +58,7 @@ def prepare_recovery(
         except (CheckpointCorruptError, CheckpointMissingError) as error:
             if query not in dispensable:
                 raise
-            log.warning("query %r begins anew, because it cannot be continued: %s", query, error)
+            log.warning("query %r starts anew, because it cannot be continued: %s", query, error)
             continue
         write_sources(area.tree(target) / query, _following(at.planned, (recorded or {}).get(query, ())))
         committed[query] = at.committed

@@ -77,8 +77,8 @@ class DeltaSink(SinkType):
         store = unfenced_on_s3(path, conf)
         if store is not None:  # guard: delta-on-s3-without-a-fence
             reason = (
-                f"writes to the Delta table {path} with {store}, which keeps apart the writers of one JVM only: a "
-                "driver that was taken for dead would overwrite commits of its successor, and their rows would be lost"
+                f"writes to the Delta table {path} with {store}, which separates only the writers of one JVM: a driver "
+                "that was considered dead would overwrite commits of its successor, and their rows would be lost"
             )
             return reason, _FENCED_STORE
         return None

@@ -180,7 +180,7 @@ class FileSink:
             findings.add(
                 Verdict.LOSS_POSSIBLE,
                 f"the file sink has batches up to {case.state.reached} only, but the cut is at {case.batch}",
-                "put the output directory back as it was, its log included",
+                "put the unchanged output directory back, with its log",
                 f"restore a cut at batch {case.state.reached} or before",
                 OWN_OUTPUT,
             )
@@ -203,15 +203,15 @@ class FileSink:
                 Verdict.IMPOSSIBLE,
                 f"the log of the file sink {self.output} is gone and none is kept with the cut: Spark dies at its next "
                 "compaction",
-                "put the output directory back as it was, its log included",
+                "put the unchanged output directory back, with its log",
                 "restore a checkpoint that was taken while the output was there",
             )
             return
         findings.add(
             Verdict.LOSS_POSSIBLE,
-            f"the file sink {self.output} is gone, and with it what was written up to batch {case.batch}",
-            "put the output directory back as it was, its log included",
-            "accept LOSS_POSSIBLE by name: it gets a log without files, and holds only the rows after the cut",
+            f"the file sink {self.output} is lost, and with it the rows up to batch {case.batch}",
+            "put the unchanged output directory back, with its log",
+            "accept LOSS_POSSIBLE by name: it receives a log without files, and holds only the rows after the cut",
             OWN_OUTPUT,
         )
 

@@ -126,7 +126,7 @@ def judge_files(
                 f"batch {entry.batch} has to be replayed, but its input {gone[0]} {what}",
                 "put the file back where it was, unchanged and with its time of change",
                 "restore a newer cut: the input before it is not read again",
-                "restore as another job with its own output: nothing is replayed there",
+                "restore as another job with its own output: it replays no batch",
             )
             return
 
@@ -136,8 +136,7 @@ def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings:
     schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in _files(entry)} - asked)
     for scheme in (scheme for scheme in schemes if scheme not in SCHEMES | {HDFS}):
         findings.add_unknown(
-            f"input files of the batches that are replayed lie on a file system ({scheme}:) that cannot be asked from "
-            "here",
+            f"input files of the replayed batches are on a file system ({scheme}:) that cannot be queried from here",
             "check that these files exist, unchanged",
         )
 

@@ -219,8 +219,8 @@ def _property(path: Path, number: int, line: str) -> tuple[str, str]:
         )
     if name not in _ALLOWED and not name.startswith(_ALLOWED_PREFIX):
         raise ConfigurationError(
-            f"line {number} of Kafka's client properties {path} sets {name!r}, which is not an accepted "
-            "property: unknown properties and those that run or load code are refused",
+            f"line {number} of Kafka's client properties {path} sets {name!r}, which is not an accepted property: "
+            "unknown properties, and properties that run or load code, are refused",
             next_step="Remove the line; a login needs security.protocol, ssl.* and sasl.* alone",
         )
     if name in _IN_SHELL and not _PLAIN.fullmatch(value):

@@ -146,15 +146,15 @@ class CountedSource(SourceType):
             Verdict.LOSS_POSSIBLE,
             f"source {source.source} is a socket or lives in memory: it cannot give the rows after the cut again",
             "accept LOSS_POSSIBLE by name",
-            "let the script read from a source that keeps its rows: Kafka, or files",
+            "change the script to a source that keeps its rows: Kafka, or files",
         )
 
 
 _NAMED = 3  # partitions named in a reason; the plan has all
-_NEW_QUERY = "let the script read the new topic with a new query: start it fresh"
+_NEW_QUERY = "read the new topic with a new query, and start it fresh"
 _WAYS = (
     "restore a newer cut, if there is one: it needs fewer of the old rows",
-    "accept LOSS_POSSIBLE by name; unless the reader has failOnDataLoss=false, Spark fails instead of going on without",
+    "accept LOSS_POSSIBLE by name; unless the reader has failOnDataLoss=false, Spark fails instead of continuing",
 )
 
 
@@ -163,8 +163,8 @@ class KafkaSource(SourceType):
 
     label = "Kafka"
     asked = (
-        "the id of each topic, which is compared with the recorded one, and its partitions with their first and last "
-        "offsets, at the offsets of the cut"
+        "the id of each topic, compared with the recorded id, and its partitions with their first and last offsets, at "
+        "the offsets of the cut"
     )
     silence = (
         "`unknown`: brokers are not named or do not answer, the client is not installed, or brokers report no id "
@@ -207,16 +207,16 @@ class KafkaSource(SourceType):
         if again:
             findings.add(
                 Verdict.LOSS_POSSIBLE,
-                f"source {source.source}: {_topics(again)} made again under the same name since: other rows "
-                "stand at the offsets that were read, and those before them would be passed over",
+                f"source {source.source}: {_topics(again)} recreated under the same name since: the offsets that "
+                "were read have other rows now, and earlier rows would be skipped",
                 _NEW_QUERY,
                 *_WAYS,
             )
         untold = [each for each in source.partitions if each.replaced is None]
         if untold:
             findings.add_unknown(
-                f"source {source.source}: the brokers do not say the id of a topic that had one: {_names(untold)}",
-                "ask brokers that keep ids of topics (Kafka 2.8 and later)",
+                f"source {source.source}: the brokers do not report the id of a topic that had one: {_names(untold)}",
+                "query brokers that keep ids of topics (Kafka 2.8 and later)",
             )
         shorter = [
             each
@@ -226,8 +226,8 @@ class KafkaSource(SourceType):
         if shorter:
             findings.add(
                 Verdict.LOSS_POSSIBLE,
-                f"source {source.source}: {_names(shorter)} {_ends(shorter)} before the offsets that were read: made "
-                "again under its old name, so other rows stand there now",
+                f"source {source.source}: {_names(shorter)} {_ends(shorter)} before the offsets that were read: "
+                "recreated under its old name, so these offsets have other rows now",
                 _NEW_QUERY,
                 *_WAYS,
             )

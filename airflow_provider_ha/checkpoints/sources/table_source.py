@@ -67,9 +67,9 @@ class TableSource(SourceType):
         findings.add(
             Verdict.LOSS_POSSIBLE,  # guard: tables-go-on-from-any-cut
             f"source {source.source}: {source.lost}",
-            "bring the table back to a state that has it",
-            "let the script read the table with a new query: start it fresh",
-            "accept LOSS_POSSIBLE by name; unless the reader allows for it, Spark fails instead of going on without",
+            "restore the table to a state that has it",
+            "read the table with a new query, and start it fresh",
+            "accept LOSS_POSSIBLE by name; unless the reader allows for it, Spark fails instead of continuing",
         )
 
 

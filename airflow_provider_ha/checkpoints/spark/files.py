@@ -41,7 +41,9 @@ def check_size(name: str, size: int) -> None:
     """
     limit = LARGEST_COMPACT if name.endswith(_COMPACT) else LARGEST
     if size > limit:
-        raise CheckpointCorruptError(name, f"it has {size:,} bytes, {limit:,} is the most that is read of such a file")
+        raise CheckpointCorruptError(
+            name, f"it has {size:,} bytes, more than the limit of {limit:,} bytes for such a file"
+        )
 
 
 def first_names(found: Iterable[str]) -> list[str] | None:

@@ -161,7 +161,7 @@ class ObjectTree:
 
     def absence(self) -> tuple[str, str]:
         """Return the reason why it is not a directory, and the next step: a wrong name and an empty one look alike."""
-        return "is not there: nothing lies below it", "Check bucket and prefix"
+        return "is not there: no object has this prefix", "Check bucket and prefix"
 
     def require(self) -> None:
         """Assert that the storage is there: a listing that could not be made is an error, never an empty one."""

@@ -94,7 +94,7 @@ def output_place(said: str) -> str:
     parts = split(said)
     if parts.scheme not in SCHEMES | {HDFS}:
         raise ConfigurationError(
-            f"the output {said!r} lies on a file system ({parts.scheme}:) whose sink log cannot be read from here",
+            f"the output {said!r} is on a file system ({parts.scheme}:) whose sink log cannot be read from here",
             next_step="Write to a mounted directory, to s3a://bucket/prefix or hdfs://namenode:8020/path, or through "
             "foreachBatch",
         )
@@ -156,7 +156,7 @@ def directory_at(place: str, options: S3Options | None = None) -> Tree:
         return StorageAccess().tree(output_place(place))
     if not is_local(place):
         raise ConfigurationError(
-            f"{place!r} lies on a file system ({split(place).scheme}:) that cannot be read from here",
+            f"{place!r} is on a file system ({split(place).scheme}:) that cannot be read from here",
             next_step="Name a mounted path, s3://bucket/prefix or hdfs://namenode:8020/path",
         )
     return LocalTree(local_path(place))

@@ -214,7 +214,7 @@ def entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
             fresh, at = varint(block, at)
             length, at = varint(block, at)
         if shared > key_length or at + fresh + length > end:
-            raise StreamCorruptError("an entry of a block reaches out of it")
+            raise StreamCorruptError("an entry of a block exceeds the block")
         # A long key that all share must not be copied for each.
         key, key_length = (key[:shared] + block[at : at + fresh])[:_NAME], shared + fresh
         yield key, block[at + fresh : at + fresh + length]
@@ -244,7 +244,7 @@ def index_entries(block: bytes, *, first_keys: bool) -> Iterator[BlockHandle]:
             length, at = varint(block, at)
             at += length
         if at > end or last.size < 0:
-            raise StreamCorruptError("an entry of an index reaches out of it")
+            raise StreamCorruptError("an entry of an index exceeds the index")
         yield last
 
 

@@ -119,7 +119,7 @@ def _parse_old(raw: bytes) -> Footer:
 def _parse_new(raw: bytes, size: int) -> Footer:
     kind, extended, stored, base, length, _, reserved, version, _ = _NEW.unpack(raw)
     if extended != _EXTENDED_MAGIC or not base:
-        raise StreamCorruptError("its footer is not one of the format version that it names")
+        raise StreamCorruptError("its footer has not the form of the format version that it names")
     begin = size - FOOTER_LENGTH
     computed = BlockSum(kind)
     computed.add(raw[: _SUM_PLACE.start] + bytes(4) + raw[_SUM_PLACE.stop : -1])
@@ -244,7 +244,7 @@ class _Table:
     def _data(self) -> Iterator[BlockHandle]:
         """Yield the blocks that the index names, in their order."""
         if self._index is None or self._index_type not in _INDEX_TYPES:
-            self._unknown = f"it has no index, or one of the unknown type {self._index_type}"
+            self._unknown = f"it has no index, or an index of the unknown type {self._index_type}"
             return
         for block in self._handles(self._index):
             if self._index_type == _TWO_LEVELS:

@@ -272,7 +272,7 @@ class CheckpointStore:
         except (NodeMissingError, NodeExistsError, VersionConflictError) as error:
             raise JobStateError(
                 f"the checkpoints of job {self.job_id!r} were changed concurrently",
-                next_step="Repeat the request; nothing was removed",
+                next_step="Repeat the request",
             ) from error
         if marked is None:
             raise self._no_checkpoint(number)
@@ -304,17 +304,17 @@ class CheckpointStore:
         if number == self.latest_number():  # guard: the-newest-checkpoint-is-removed
             raise JobStateError(
                 f"{what} is the newest one, from which the job would continue",
-                next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
+                next_step="First take a newer checkpoint (`spark-ha checkpoint trigger`)",
             )
         if proven == lease_name(number):  # guard: the-proven-checkpoint-is-removed
             raise JobStateError(
                 f"{what} is the newest proven one: later ones cannot be restored",
-                next_step="Take a newer one first (`spark-ha checkpoint trigger`); nothing was removed",
+                next_step="First take a newer checkpoint (`spark-ha checkpoint trigger`)",
             )
         # guard: checkpoints-go-under-their-readers
         for lease in active(self._coordinator, self._paths, lease_name(number), self._clock):
             raise JobStateError(
-                f"{what} is being read by {lease.holder}", next_step="Wait for the reader; nothing was removed"
+                f"{what} is being read by {lease.holder}", next_step="Wait for the reader, then delete again"
             )
 
     def _set_aside(self, leadership: Leadership, number: int, proven: str, digest: str) -> int:
@@ -324,7 +324,7 @@ class CheckpointStore:
         if found is None or found.digest != digest:
             raise JobStateError(
                 f"the pointer of checkpoint {number} of job {self.job_id!r} has changed since it was read",
-                next_step="Repeat the request; nothing was removed",
+                next_step="Repeat the request",
             )
         leadership.prove()
         keep_bytes(self._store, self._keys, found, at=self._clock.now())

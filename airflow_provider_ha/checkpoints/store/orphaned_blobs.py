@@ -83,7 +83,7 @@ def delete_orphans(store: ObjectStore, orphans: OrphanedBlobs) -> list[ObjectInf
     if orphans.problems:
         first = orphans.problems[0]
         raise StorageError(
-            f"nothing is deleted: {first.where} could not be read ({first.reason})",
+            f"no blob is deleted: {first.where} could not be read ({first.reason})",
             next_step="Repair or remove the named records, then scan again",
         )
     return [info for info in orphans.garbage if _delete(store, info)]

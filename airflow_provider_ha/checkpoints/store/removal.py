@@ -342,5 +342,5 @@ class Remover:
             commit(*map(Delete, leases), Delete(path))
         except NodeMissingError as error:
             if error.path != path:
-                raise VersionConflictError(f"the leases of {what} change at this moment") from error
+                raise VersionConflictError(f"the leases of {what} are changing") from error
             log.info("another process has removed %s from the list", path)

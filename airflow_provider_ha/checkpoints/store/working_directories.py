@@ -43,7 +43,7 @@ def superfluous_directories(
     """
     listing = checkpoints.list()
     if listing.unreadable:
-        raise RecordCorruptError(f"checkpoint {listing.unreadable[0].name} cannot be read, so nothing is removed")
+        raise RecordCorruptError(f"checkpoint {listing.unreadable[0].name} cannot be read, so no directory is removed")
     live, job = JobKeys(checkpoints.job_id).live, f"job {checkpoints.job_id!r}"
     here = area.admit(current, inside=(live,), source=f"the current working directory of {job}")
     unpinned = (found for found in map(checkpoints.load, listing.pointers) if not found.pin)

@@ -71,7 +71,7 @@ _SAVEPOINT = (
 
 MEANINGS: Mapping[Code, CodeMeaning] = {
     Code.EMPTY: CodeMeaning(
-        "The checkpoint has no planned batch: Spark begins with the first row of its sources.",
+        "The checkpoint has no planned batch: Spark starts with the first row of its sources.",
         "Nothing, for a new query. If it has run before, the path is wrong or its checkpoint was removed: "
         "find the right one before the query starts.",
     ),
@@ -81,19 +81,19 @@ MEANINGS: Mapping[Code, CodeMeaning] = {
     ),
     Code.UNREADABLE: CodeMeaning(
         "The file system gave no answer. The file may still be intact: it is not reported as damaged.",
-        "Give this user the right to read it, or repair the disk or the mount, and verify again. Do not "
-        "restore or remove files because of it.",
+        "Give this user the right to read it, or repair the disk or the mount, and verify again. Do not restore or "
+        "remove files for this reason.",
     ),
     Code.METADATA_MISSING: CodeMeaning(
-        "The query id is gone. Spark 4.2 and later refuses to start. Older releases continue under a new id, "
+        "The query id is lost. Spark 4.2 and later refuses to start. Older releases continue under a new id, "
         "and a sink that identifies batches by the query's id (Delta) takes rows twice. State and offsets are "
         "not touched.",
-        "Put metadata back from a savepoint or a copy of the same query. An id that you make up is a new query.",
+        "Put metadata back from a savepoint or a copy of the same query. An invented id is a new query.",
     ),
     Code.METADATA_CORRUPT: CodeMeaning(
         "The query id cannot be read, or is no UUID, and Spark fails immediately. Spark ignores data behind "
         "the id in this file. State and offsets are not touched.",
-        "Put metadata back from a savepoint or a copy of the same query. An id that you make up is a new query.",
+        "Put metadata back from a savepoint or a copy of the same query. An invented id is a new query.",
     ),
     Code.OFFSETS_CORRUPT: CodeMeaning(
         "The input of this batch is no longer known. Spark reads the two newest entries at its start; an "
@@ -218,8 +218,8 @@ MEANINGS: Mapping[Code, CodeMeaning] = {
             'concurrently using" although it is the only query. The entry itself is written, so no data is lost, '
             "and the next start continues; the query stays down until it is started again."
         ),
-        "Stop the query, make sure that no other process writes to this directory, and remove the named "
-        "checksum. Always remove an entry together with its checksum.",
+        "Stop the query, check that no other process writes to this directory, and remove the named checksum. Always "
+        "remove an entry together with its checksum.",
     ),
     Code.REPARTITION_UNFINISHED: CodeMeaning(
         "An offline repartition planned its batch and did not commit it. Spark 4.2 and later refuses to start "
@@ -263,8 +263,8 @@ MEANINGS: Mapping[Code, CodeMeaning] = {
         "into another output directory.",
     ),
     Code.SINK_FILE_SIZE: CodeMeaning(
-        "An output file was changed or cut after it was written. Readers get wrong rows or fail; Spark does "
-        "not check it.",
+        "An output file was changed or cut after it was written. Readers receive wrong rows or fail; Spark does not "
+        "check it.",
         "Put the file back from a copy of the output. Otherwise replay its batch from an earlier savepoint "
         "into another output directory.",
     ),

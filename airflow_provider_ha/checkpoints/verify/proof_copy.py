@@ -48,7 +48,7 @@ def scratch(beside: Path | None, chosen: Path | None) -> Iterator[Path]:
         place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
     except OSError as error:
         raise ConfigurationError(
-            f"no directory can be made in {parent} ({error.strerror})", next_step="Name another with --scratch"
+            f"a directory cannot be created in {parent} ({error.strerror})", next_step="Name another with --scratch"
         ) from error
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -121,7 +121,7 @@ def copy_closure(tree: Tree, batch: int, target: Path) -> int:
             _copy(tree, name, target / name)
     except FileGoneError as error:
         raise CheckpointMissingError(
-            f"batch {batch} of {tree} was purged while it was copied: {error.path} is gone",
+            f"batch {batch} of {tree} was purged during the copy: {error.path} is missing",
             next_step="Choose a newer batch",
         ) from None
     except OSError as error:

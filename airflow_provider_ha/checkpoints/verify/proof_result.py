@@ -137,9 +137,9 @@ def sentences(proof: Proof) -> Iterator[str]:
     """Yield the answer as text, one sentence per line."""
     batch = proof.batch
     yield {
-        True: f"Spark {proof.spark_version} goes on from batch {batch}",
+        True: f"Spark {proof.spark_version} continues from batch {batch}",
         False: f"batch {batch} is refuted",
-        None: f"whether Spark goes on from batch {batch} could not be found out",
+        None: f"whether Spark continues from batch {batch} is undetermined",
     }[proof.proven]
     yield f"loaded: {_LOADED[proof.loading.outcome]}{_because(proof.loading)}"
     yield f"started: {_STARTED[proof.starting.outcome]}{_because(proof.starting)}"

@@ -237,7 +237,7 @@ def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
     if number == str(removal.number) and removal.proven_run != run.number:
         raise JobStateError(
             f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has taken no proven one",
-            next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",
+            next_step="Wait for its first checkpoint, or cancel the run",
         )
 
 

@@ -103,7 +103,7 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
     job.recover()
 
     wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
-    assert f"topic {topic} was made again" in decision(job)
+    assert f"topic {topic} was recreated" in decision(job)
     plan = job.job.plan_restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
     assert plan.verdict is Verdict.LOSS_POSSIBLE
     job.job.restore(

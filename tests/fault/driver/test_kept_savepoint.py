@@ -39,7 +39,7 @@ def test_a_new_life_begins_from_the_savepoint_of_the_one_before(client: HaClient
     started = job.job.snapshot().run
     assert started is not None
     assert (started.run.number, started.run.start.kind) == (2, StartKind.SAVEPOINT)
-    with pytest.raises(JobStateError, match=f"run 2 of job 'gated' begins from savepoint '{savepoint}'"):
+    with pytest.raises(JobStateError, match=f"run 2 of job 'gated' starts from savepoint '{savepoint}'"):
         job.job.dispose_savepoint(savepoint, requested_by="test")
     job.stream.feed(1)
     job.await_alive(lambda: job.job.snapshot().leader is not None, "the leader")

@@ -189,7 +189,7 @@ def test_a_topic_that_was_made_again_and_filled_longer_is_known_by_its_id(
     again = plan(kafka, checkpoint, ids=ids)
 
     assert (before.verdict, again.verdict) == (Verdict.SAFE, Verdict.LOSS_POSSIBLE)
-    assert f"topic {topic} was made again under the same name" in again.reasons[0]
+    assert f"topic {topic} was recreated under the same name" in again.reasons[0]
     assert plan(kafka, checkpoint).verdict is Verdict.SAFE, "without its id nothing tells it from the old one"
 
 

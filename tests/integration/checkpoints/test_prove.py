@@ -200,10 +200,14 @@ def test_the_command_says_unknown_with_its_own_exit_code_and_json(checkpoint: Pa
     document = json.loads(told.stdout)
 
     assert (shown.exit_code, told.exit_code) == (2, 2)
-    assert "whether Spark goes on from batch 8 could not be found out" in shown.output
+    assert "whether Spark continues from batch 8 is undetermined" in shown.output
     assert document["startable"] is True
     assert document["proof"]["proven"] is None
-    assert document["proof"]["started"] == {"outcome": "not_asked", "reason": "no application was named", "query": None}
+    assert document["proof"]["started"] == {
+        "outcome": "not_asked",
+        "reason": "no application was named",
+        "query": None,
+    }
     assert [finding["code"] for finding in document["proof"]["findings"]] == ["NOT_PROVEN"]
 
 

@@ -129,7 +129,7 @@ def test_the_command_takes_a_uri_and_what_the_environment_says(s3: S3Access, sma
 
 
 @pytest.mark.parametrize(
-    ("place", "answer", "said"), [("nowhere", 64, "nothing lies below"), ("../nobucket-here", 2, "NoSuchBucket")]
+    ("place", "answer", "said"), [("nowhere", 64, "no object has this prefix"), ("../nobucket-here", 2, "NoSuchBucket")]
 )
 def test_an_empty_prefix_is_a_wrong_call_and_a_store_without_the_bucket_is_unknown(
     s3: S3Access, bucket: str, place: str, answer: int, said: str

@@ -118,7 +118,7 @@ def test_a_topic_of_another_id_is_another_topic_however_long_it_is(
     made = plan(directory, {TOPIC: PartitionOffsets(0, latest, "new")}, ids={"topic": "old"}, same=same)
 
     assert (made.verdict, made.unknown) == (Verdict.LOSS_POSSIBLE, {})
-    assert "topic topic was made again under the same name" in made.reasons[0]
+    assert "topic topic was recreated under the same name" in made.reasons[0]
 
 
 def test_a_topic_of_the_recorded_id_is_the_one_that_was_read(directory: LocalTree) -> None:

@@ -95,7 +95,9 @@ def test_a_file_that_is_larger_than_spark_writes_it_is_refused_before_it_is_read
 ) -> None:
     sparse(tmp_path / name, 30 << 30)
 
-    with pytest.raises(CheckpointCorruptError, match=f"it has 32,212,254,720 bytes, {limit:,} is the most") as refused:
+    with pytest.raises(
+        CheckpointCorruptError, match=f"it has 32,212,254,720 bytes, more than the limit of {limit:,} bytes"
+    ) as refused:
         files.read(LocalTree(tmp_path), name)
 
     assert refused.value.path == name

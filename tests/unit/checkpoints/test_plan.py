@@ -456,5 +456,5 @@ def test_an_adopted_query_in_flight_whose_sink_is_not_named_is_pointed_out() -> 
     made = plan_of("path", adopted=True, mode=ClaimMode.NO_CLAIM)
 
     assert made.reasons == (
-        "q: its sink is not named; what a file sink has is taken into account when its directory is",
+        "q: its sink is not named; the content of a file sink counts only if its directory is named",
     )

@@ -110,7 +110,7 @@ def test_a_footer_that_points_out_of_the_file_is_refused(tmp_path: Path) -> None
 
 def test_an_index_whose_entries_reach_out_of_it_is_refused(tmp_path: Path) -> None:
     block = b"\0" + varint(1 << 40) + varint(4) + b"abcdefgh" + struct.pack("<II", 0, 1)
-    assert "reaches out of it" in problem(tmp_path, table(BLOCKS, lambda _: block))
+    assert "exceeds the block" in problem(tmp_path, table(BLOCKS, lambda _: block))
 
 
 def test_an_index_that_claims_more_restart_points_than_it_has_bytes_is_refused(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_an_index_of_differences_that_names_a_block_of_less_than_nothing_is_refu
     # The size of the second block is 200 bytes less than that of the first.
     index = b"\0\1k" + varint(0) + varint(len(properties)) + b"\1\1k" + varint(2 * 200 - 1) + struct.pack("<II", 0, 1)
     pieces = table([properties], lambda _: index, {b"rocksdb.properties": varint(0) + varint(len(properties))})
-    assert "reaches out of it" in problem(tmp_path, pieces)
+    assert "exceeds the block" in problem(tmp_path, pieces)
 
 
 def test_an_index_that_names_one_block_often_is_not_followed(tmp_path: Path) -> None:

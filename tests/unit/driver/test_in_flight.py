@@ -176,7 +176,7 @@ def test_an_output_whose_log_is_not_whole_waits_for_its_user_whatever_is_accepte
 @pytest.mark.parametrize(
     ("held", "word"),
     [
-        (PartitionOffsets(0, 9, "new"), "made again"),
+        (PartitionOffsets(0, 9, "new"), "recreated"),
         (None, "is gone"),
         (PartitionOffsets(0, 0, "old"), "before the offsets"),
         (PartitionOffsets(5, 9, "old"), "removed by retention"),

@@ -82,4 +82,4 @@ def test_a_restore_gives_its_sink_rows_again_also_of_its_newest_cut() -> None:
 
     (finding,) = judgement.findings
     assert finding.verdict is Verdict.DUPLICATES_POSSIBLE
-    assert "what was read after batch 7 is written again to a kafka sink" in finding.reason
+    assert "the rows read after batch 7 are written again to a kafka sink" in finding.reason

@@ -153,7 +153,7 @@ def _check_order(entries: tuple[BaseEntry, ...]) -> None:
 
 def _check_path(number: int, path: str, what: str) -> None:
     if not {"", ".", ".."}.isdisjoint(path.split("/")):
-        raise _refused(number, f"its {what} {path!r} leads out, or is empty")
+        raise _refused(number, f"its {what} {path!r} leads out of the directory, or is empty")
 
 
 def _encoded(text: str) -> str:

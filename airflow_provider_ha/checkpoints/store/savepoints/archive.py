@@ -100,7 +100,7 @@ def _append(writer: IO[bytes], directory: Path, name: str, expected: ManifestFil
 
 
 def _bad(name: str, reason: str) -> CheckpointCorruptError:
-    return CheckpointCorruptError(name, reason, next_step="Take another savepoint; no archive was written")
+    return CheckpointCorruptError(name, reason, next_step="Take another savepoint")
 
 
 # About 200,000 files. The manifest is the only part of an archive that is loaded into memory.

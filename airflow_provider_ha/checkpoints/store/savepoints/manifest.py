@@ -209,4 +209,4 @@ def _check_tree(names: Iterable[str]) -> None:
 
 
 def _bad(reason: str) -> CheckpointCorruptError:
-    return CheckpointCorruptError(MANIFEST, reason, next_step="Take another savepoint; nothing was written")
+    return CheckpointCorruptError(MANIFEST, reason, next_step="Take another savepoint")

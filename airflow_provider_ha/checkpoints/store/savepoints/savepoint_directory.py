@@ -82,7 +82,7 @@ class SavepointDirectory:
             raise CheckpointCorruptError(name, "it is in the manifest but missing") from None
         if copied != expected:
             raise CheckpointCorruptError(
-                name, "it differs from the manifest", next_step="Run `spark-ha savepoint verify`; nothing was written"
+                name, "it differs from the manifest", next_step="Run `spark-ha savepoint verify`"
             )
         return copied
 

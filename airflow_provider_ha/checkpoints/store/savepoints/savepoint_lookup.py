@@ -127,9 +127,7 @@ class SavepointInTree:
                 )
                 flush(writer)
         if problem := difference(found, expected):
-            raise CheckpointCorruptError(
-                name, problem, next_step="Run `spark-ha savepoint verify`; nothing was written"
-            )
+            raise CheckpointCorruptError(name, problem, next_step="Run `spark-ha savepoint verify`")
         return found
 
 

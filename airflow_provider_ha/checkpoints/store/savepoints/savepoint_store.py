@@ -319,7 +319,7 @@ class SavepointStore:
         except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
             raise JobStateError(
                 f"a run of job {self._paths.job_id!r} was created while savepoint {savepoint_id!r} was being removed",
-                next_step="Repeat the request; nothing was removed",
+                next_step="Repeat the request",
             ) from error
         # A new reader may hold a lease: then the files stay on the list until the job's leader removes them.
         self._remover.work_off(commit, entries=self._to_delete.waiting(_lease(savepoint_id)))
@@ -332,14 +332,14 @@ class SavepointStore:
         :raises JobStateError: It is needed.
         """
         if self._start is None:
-            raise TypeError("this store does not know where runs begin, so it removes no savepoint")
+            raise TypeError("this store does not know the starts of runs, so it removes no savepoint")
         start = self._start()
         begins = start.savepoint_id == savepoint_id and not self._has_checkpoint_of(start.run)
         if begins:  # guard: the-savepoint-of-a-run-is-removed
             raise JobStateError(
-                f"run {start.run} of job {self._paths.job_id!r} begins from savepoint {savepoint_id!r}, and has taken "
-                "no checkpoint yet",
-                next_step="Wait for its first checkpoint, or cancel the run; nothing was removed",
+                f"run {start.run} of job {self._paths.job_id!r} starts from savepoint {savepoint_id!r}, and has "
+                "taken no checkpoint yet",
+                next_step="Wait for its first checkpoint, or cancel the run",
             )
         return start
 
@@ -379,8 +379,8 @@ class SavepointStore:
         key = self._area.admit(pointer.directory, inside=(self._keys.savepoints,), source=source)
         if key != self._keys.savepoint(pointer.savepoint_id):
             raise RecordCorruptError(
-                f"{source} is refused: {pointer.directory!r} is the directory of another savepoint",
-                next_step="Choose another savepoint; nothing was read or changed",
+                f"{source} is refused, and unread: {pointer.directory!r} is the directory of another savepoint",
+                next_step="Choose another savepoint",
             )
         return self.tree(pointer.savepoint_id)
 
