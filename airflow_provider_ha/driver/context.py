@@ -103,8 +103,8 @@ class FencedFunction:
         """
         if self._query not in (None, query):
             raise ApplicationRefusedError(
-                f"queries {self._query!r} and {query!r} share one fenced function, so a record could not show which of "
-                "them was given a batch",
+                f"queries {self._query!r} and {query!r} share one fenced function, so a record could not show the "
+                "query that received a batch",
                 next_step="Call fenced() once for each query",
             )
         self._query = query

@@ -115,7 +115,7 @@ def end_of_jvm(pid: int, code: int) -> str:
         name = signal.Signals(number).name
     except ValueError:  # a signal without a name
         name = "no name"
-    meaning = _MEANINGS.get(number, "the JVM crashed, or another process sent the signal: its log says more")
+    meaning = _MEANINGS.get(number, "the JVM crashed, or another process sent the signal: its log has details")
     return f"the JVM was killed by signal {number} ({name}); {meaning} (pid {pid}, exit status {_SHELL + number})"
 
 

@@ -137,7 +137,7 @@ def _mark(root: FileStore, marker: ClusterRoots) -> ClusterRoots:
 
 def _not_mounted(root: str) -> HaError:
     return StorageUnavailableError(
-        f"{root} has no {MARKER}: it is not mounted on this host, or was removed; nothing was written",
+        f"{root} has no {MARKER}: it is not mounted on this host, or was removed, so it remains unchanged",
         next_step="Mount its file system, then try again",
     )
 

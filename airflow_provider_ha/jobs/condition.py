@@ -115,7 +115,7 @@ _TABLE = (
     _Row(
         lambda job, _: job.quarantined and job.repaired,
         Action.RELEASE,
-        "what was missing is there again ({job.trouble})",
+        "the missing part is available again ({job.trouble})",
         state=QUARANTINED,
     ),
     _Row(lambda job, _: job.quarantined, Action.LEAVE, "in quarantine: {job.trouble}", _RELEASE, QUARANTINED),

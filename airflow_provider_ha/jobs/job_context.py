@@ -77,6 +77,6 @@ def refuse_others(job: JobContext, acting: CallerIdentity, what: str) -> None:
         return
     by = f"DAG {acting.owner!r}" if acting.owner else "a caller without a DAG"
     raise JobStateError(
-        f"{what} of job {job.job_id!r} is refused: the job belongs to {owner!r}, and {by} asks",
+        f"{what} of job {job.job_id!r} is refused: the job belongs to {owner!r}, not to {by}",
         next_step=f"Let {owner!r} do it, or force it: force=True in an operator, --force on the command line",
     )

@@ -130,18 +130,17 @@ def require_over(job: JobContext) -> None:
     if snapshot.leader is not None:  # guard: erase-not-under-a-leader
         raise JobStateError(
             f"job {job.job_id!r} is led by epoch {snapshot.leader.epoch} on {snapshot.leader.host}",
-            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "nothing was removed",
+            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`",
         )
     if snapshot.run is not None and snapshot.run.result is None:  # guard: erase-only-what-is-over
         raise JobStateError(
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "`spark-ha recover` continues it; nothing was removed",
+            "`spark-ha recover` continues it",
         )
     for what in readers(job):
         raise JobStateError(
-            f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end; nothing was removed"
+            f"a reader holds {what!r} of job {job.job_id!r}", next_step="Wait for its end, then delete again"
         )
 
 

@@ -148,7 +148,7 @@ NOT_INSPECTED = Metric(
     "spark_ha_not_inspected",
     _G,
     "",
-    "1 while the leader of the cluster, which recovers its jobs, inspects none of them, 0 when this ends",
+    "1 while the leader of the cluster, which recovers its jobs, inspects no job, 0 when this ends",
     emitters=frozenset({Emitter.AIRFLOW}),
     of_cluster=True,
 )

@@ -284,7 +284,7 @@ def _unknown(coordinator: Coordinator, paths: JobPaths) -> UnknownJobError:
     known = list_jobs(coordinator, ClusterPaths(root, cluster_id))
     error = UnknownJobError(
         f"job {paths.job_id!r} is not known in cluster {cluster_id!r}",
-        next_step=f"Choose one of {known}" if known else "Submit a job first: the cluster has none",
+        next_step=f"Choose from {known}" if known else "Submit a job first: the cluster has none",
     )
     error.known = tuple(known)
     return error

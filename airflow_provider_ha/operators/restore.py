@@ -42,7 +42,7 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
     Returns ``job_id``, ``run``, ``epoch`` and ``state``.
 
-    :param job_id: Job that gets the new run.
+    :param job_id: Job that receives the new run.
     :param seen_run: Newest run of the job when the restore was decided, 0 for none; the restore is refused if the job
         has started another run since.
     :param wait_for: ``"running"``: succeed once the run has a leader with a known epoch and is RUNNING, so that each

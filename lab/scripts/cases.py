@@ -105,7 +105,7 @@ CASES = (
     Case(_TRAINING, "week3/day11/lab1.py"),
     Case(_TRAINING, "week3/day11/continuous.py"),
     Case(_TRAINING, "week3/day11/task1.py"),
-    Case(_TRAINING, "week3/day11/withwatermark.py", (), refused="it would begin from nothing", why=_ITS_CHECKPOINT),
+    Case(_TRAINING, "week3/day11/withwatermark.py", (), refused="it would start from nothing", why=_ITS_CHECKPOINT),
     Case(_PLAYGROUND, "spark-3.4.0-features/pyspark/apply_in_pandas_with_state_example.py"),
     Case(
         _PLAYGROUND,

@@ -336,7 +336,7 @@ def test_a_move_whose_savepoint_is_removed_before_its_run_is_made_is_repeated(
         with pytest.raises(CheckpointMissingError, match=f"savepoint stopped of job '{JOB}' was removed") as told:
             _move(over, target)
 
-    assert told.value.next_step == "Repeat the move: it brings the savepoint again; no run was made"
+    assert told.value.next_step == "Repeat the move: it copies the savepoint again"
     assert target.runs.numbers() == []
     assert _move(over, target).run == 1
 

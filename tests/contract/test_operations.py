@@ -160,7 +160,7 @@ def test_what_is_open_when_the_run_ends_reads_as_abandoned(coordinator: Coordina
     assert found.state is OperationState.ABANDONED
     assert found.error == (
         "run 1 ended FINISHED before this was done. "
-        "`spark-ha savepoint trigger flights` makes a savepoint of its newest proven checkpoint"
+        "`spark-ha savepoint trigger flights` copies its newest proven checkpoint"
     )
 
 

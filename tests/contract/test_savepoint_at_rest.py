@@ -211,7 +211,7 @@ def test_a_job_that_is_deleted_while_it_is_copied_has_no_savepoint(
     monkeypatch.setattr("airflow_provider_ha.jobs.job_stores.readers", lambda _: [])
     during_the_copy(monkeypatch, lambda: waited.append(client.delete(requested_by="a person").state))
 
-    with pytest.raises(JobStateError, match="was deleted while its savepoint was made"):
+    with pytest.raises(JobStateError, match="was deleted while its savepoint was copied"):
         take(client)
 
     assert waited == [DeletionState.WAITING]

@@ -11,8 +11,8 @@ from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, Metric
 FILE = MONITORING / "spark-ha-statsd-mappings.yaml"
 _HEAD = """\
 # Mappings for Prometheus' statsd_exporter: Airflow's StatsD without tags becomes metrics with labels, as a driver's.
-# --statsd.mapping-config names this file, or its entries stand before those that you have. A job that Airflow no longer
-# reports is gone after five minutes.
+# --statsd.mapping-config names this file, or its entries precede yours. A job that Airflow no longer reports
+# disappears after five minutes.
 mappings:
 """
 

@@ -139,7 +139,7 @@ MISTAKES = [
     ),
     Mistake(
         "a word in the DAG is wrong",
-        "wait_for='started' is unknown. Use one of running, finished.",
+        "wait_for='started' is unknown. Choose from running, finished.",
         task={"wait_for": "started"},
     ),
     Mistake(

@@ -30,7 +30,7 @@ REASONS = {
     "leadership_lost": "the lease ran out",
     "leave": "the query failed",
     "done": None,
-    "thread_failed": "UnspeakableError: its text could not be made (RuntimeError)",
+    "thread_failed": "UnspeakableError: its text could not be created (RuntimeError)",
 }
 
 

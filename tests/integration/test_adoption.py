@@ -247,7 +247,7 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
     document = json.loads(spark_ha(*words, "--json")[1])
 
     assert code == 1, "as a restore: only a submission can carry it out"
-    assert "let it start from the same directories (start_from)" in said
+    assert "with a start from the same directories (start_from)" in said
     assert document["refusal"]["type"] == "JobStateError"
     assert "SAFE: no row is lost" in shown
     assert "the user's: never changed, never removed" in shown

@@ -99,7 +99,7 @@ REFUSED: list[tuple[Callable[[Job], str], str]] = [
     (newest, "is the newest one, from which the job would continue"),
     (proven, "is the newest proven one"),
     (read, "is being read by a drill"),
-    (begun_from, "begins from checkpoint 1"),
+    (begun_from, "starts from checkpoint 1"),
     (lambda _: "7", "it has 3, 2, 1"),
     (lambda _: "savepoint-friday", "`spark-ha savepoint dispose flights friday`"),
     (lambda _: "friday", "Use checkpoint-<number>"),

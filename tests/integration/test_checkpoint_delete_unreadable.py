@@ -170,7 +170,7 @@ def of_a_newer_release(job: Job) -> str:
 REFUSED: list[tuple[Callable[[Job], str], str]] = [
     (newest, "is the newest one, from which the job would continue"),
     (read, "is being read by a drill"),
-    (begun_from, "begins from checkpoint 2"),
+    (begun_from, "starts from checkpoint 2"),
     (unproven, "none of 3 candidate(s)"),
     (of_a_newer_release, "was written by a newer release"),
 ]

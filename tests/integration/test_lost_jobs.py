@@ -132,7 +132,7 @@ def test_another_start_is_not_the_same_and_says_so(cluster: Cluster) -> None:
     with pytest.raises(JobStateError, match="differs from it in start_from") as caught:
         cluster.client.job("flights").submit(again(cluster, start_from="checkpoint-1"))
 
-    assert "makes a new run of this from 'checkpoint-1'" in caught.value.next_step
+    assert "starts a new run of this from 'checkpoint-1'" in caught.value.next_step
 
 
 def test_two_requests_that_recover_one_lost_run_at_one_time_start_one_driver(

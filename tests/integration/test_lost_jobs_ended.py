@@ -92,7 +92,7 @@ def test_a_cancel_that_the_driver_has_left_open_comes_before_a_stop(cluster: Clu
     assert stopped.state is OperationState.FAILED
     assert stopped.error == (
         f"run 1 was cancelled (checkpoint {NUMBER}) by operation 'cancel-1' of test, not stopped at a batch boundary. "
-        "A restore goes on from its newest checkpoint: `spark-ha restore flights`"
+        "A restore continues from its newest checkpoint: `spark-ha restore flights`"
     )
     assert job.snapshot().state is JobState.CANCELED
 

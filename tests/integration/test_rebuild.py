@@ -406,7 +406,7 @@ def test_a_rebuild_keeps_the_run_of_before_although_another_has_its_number(
     rebuild(config, coordinator, planned, missing_only=True)
 
     snapshot = context.snapshot()
-    assert "made a second time, by request 'begun-anew'" in planned.jobs[0].problems[0]
+    assert "created a second time, by request 'begun-anew'" in planned.jobs[0].problems[0]
     assert snapshot.state is JobState.LOST
     assert snapshot.run is not None
     assert snapshot.run.run.request_id == "dag.task.run"

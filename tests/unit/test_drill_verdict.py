@@ -36,7 +36,7 @@ def test_an_old_savepoint_fails_although_it_can_be_restored() -> None:
 
     assert (verdict, reasons) == (
         DrillVerdict.FAILED,
-        ("what would be restored is 7200 s old, and at most 3600 s are allowed",),
+        ("the newest restorable state is 7200 s old, and at most 3600 s are allowed",),
     )
 
 
@@ -56,7 +56,7 @@ def test_what_spark_refused_is_told_by_query_and_step() -> None:
 
 
 def test_what_spark_was_not_asked_about_is_told_by_its_file() -> None:
-    not_asked = StepResult(ProofOutcome.NOT_ASKED, "the verification says that it is not restorable")
+    not_asked = StepResult(ProofOutcome.NOT_ASKED, "the verification reports that it is not restorable")
 
     verdict, reasons = decide(
         DrillLimits(), 1.0, 1.0, (), {"counts": proof(not_asked, not_asked, lacks="state/0/0/9.delta")}

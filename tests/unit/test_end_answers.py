@@ -96,7 +96,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             SUSPEND,
             (
                 "run 3 was suspended (checkpoint 7) by operation 'suspend' of ann@host, without a savepoint. "
-                "`spark-ha savepoint trigger flights` makes a savepoint of its newest proven checkpoint"
+                "`spark-ha savepoint trigger flights` copies its newest proven checkpoint"
             ),
         ),
         (
@@ -112,7 +112,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             DRAIN,
             (
                 "run 3 was drained (checkpoint 7) by operation 'drain' of ann@host, not only suspended. Its last "
-                "windows are emitted; a restore goes on from before: `spark-ha restore flights`"
+                "windows are emitted; a restore continues from the state before the drain: `spark-ha restore flights`"
             ),
         ),
         (
@@ -120,7 +120,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             CANCEL,
             (
                 "run 3 was cancelled (checkpoint 7) by operation 'cancel' of ann@host, not stopped at a batch "
-                "boundary. A restore goes on from its newest checkpoint: `spark-ha restore flights`"
+                "boundary. A restore continues from its newest checkpoint: `spark-ha restore flights`"
             ),
         ),
         (
@@ -128,15 +128,15 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             CANCEL,
             (
                 "run 3 was cancelled (checkpoint 7) by operation 'cancel' of ann@host, without a savepoint. "
-                "`spark-ha savepoint trigger flights` makes a savepoint of its newest proven checkpoint"
+                "`spark-ha savepoint trigger flights` copies its newest proven checkpoint"
             ),
         ),
         (
             SUSPEND_SAVED,
             None,
             (
-                "run 3 ended by itself (checkpoint 7), as its script did, without a savepoint. "
-                "`spark-ha savepoint trigger flights` makes a savepoint of its newest proven checkpoint"
+                "run 3 ended (checkpoint 7), because its script ended,  without a savepoint. "
+                "`spark-ha savepoint trigger flights` copies its newest proven checkpoint"
             ),
         ),
     ],

@@ -17,7 +17,7 @@ from airflow_provider_ha.driver.queries.script_paths import from_output, from_ow
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("or with start_from='fresh' to begin", "or with --start-from fresh to begin"),
+        ("or with start_from='fresh' to start", "or with --start-from fresh to start"),
         (
             'if_lost="recover" or start_from="fresh"',
             "--if-lost recover or --start-from fresh",

@@ -88,7 +88,7 @@ def test_a_pyspark_that_lost_its_files_with_another_package_is_refused(tmp_path:
 
     error = refused(site)
 
-    assert "pyspark 4.2.0 is installed, but its Python files are gone" in error.message
+    assert "pyspark 4.2.0 is installed, but its Python files are missing" in error.message
     assert "--force-reinstall --no-deps pyspark==4.2.0" in (error.next_step or "")
 
 

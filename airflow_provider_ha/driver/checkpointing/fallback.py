@@ -197,7 +197,7 @@ class FallbackPlanner:
         verdicts = not_accepted(plan, ())
         missing = sorted(self._known(lost) - facts.queries.keys())
         if missing:
-            reasons.append(f"{Verdict.LOSS_POSSIBLE.value}: it does not hold {', '.join(missing)}, which began later")
+            reasons.append(f"{Verdict.LOSS_POSSIBLE.value}: it does not hold {', '.join(missing)}, which started later")
             verdicts = verdicts or [Verdict.LOSS_POSSIBLE]
         if verdicts or plan.unknown:  # guard: fallback-follows-any-plan
             accepted = "".join(f" --accept-verdict {verdict.value}" for verdict in verdicts)

@@ -75,7 +75,7 @@ class Origin:
         if self.plan is not None and self.plan.adopted and query not in self.plan.adopted:
             raise RestoreRefusedError(
                 f"the script starts query {query!r}, but the checkpoints of {sorted(self.plan.adopted)} were adopted",
-                next_step="Name a checkpoint for each query of the script; a new query comes with the next run",
+                next_step="Name a checkpoint for each query of the script; a new query starts with the next run",
             )
 
     def sink_log(self, query: str) -> Tree | None:

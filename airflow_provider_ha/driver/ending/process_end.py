@@ -168,7 +168,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException as second:  # noqa: BLE001  # see above
-        return f"its text could not be made ({type(second).__name__})"
+        return f"its text could not be created ({type(second).__name__})"
 
 
 LOOK_SECONDS = 0.5

@@ -126,7 +126,7 @@ def check_admission(view: RunView, pointer: GraphPointer | None, attempt: int, s
         found = newest.submission.attempt if newest else None
         raise JobStateError(f"submission {attempt} of run {number} is not the newest one ({found})")
     if newest.submission.submission_id != submission_id:  # guard: intruders-lead-a-rebuilt-run
-        raise JobStateError(f"submission {attempt} of run {number} is not the one that this driver was started for")
+        raise JobStateError(f"submission {attempt} of run {number} is another submission than that of this driver")
     if pointer is None or pointer.run != number:
         raise JobStateError(f"the job's graph pointer is {pointer and pointer.run}, not that of run {number}")
 

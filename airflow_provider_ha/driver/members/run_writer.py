@@ -74,7 +74,7 @@ class RunningApplication:
         try:
             self._known = application_of(context)
         except Exception as error:  # noqa: BLE001  # any failure of py4j: a link is no reason to fail a status
-            log.debug("Spark does not say where its web UI is: %s", error)
+            log.debug("Spark does not report the address of its web UI: %s", error)
             return self._known
         self._context = context
         return self._known

@@ -85,12 +85,12 @@ class PreviousGraph:
             return "Correct the script, and submit the job again"
         job, name = self.led.graph.job_id, self.plan.name
         if self.run is None:
-            return f"Change the script back to the version that wrote {name}, or begin from nothing with another output"
+            return f"Change the script back to the version that wrote {name}, or start from nothing with another output"
         own, fields = self.led.run.number, ", ".join(self.changed)
         what = f"Run {own} differs from run {self.run}, which wrote {name}, in {fields}. "
         return (
             f"{what if self.changed else ''}`spark-ha restore {job} --start-from {name}` continues with the graph of "
-            f"run {self.run}; or change the script back and submit it, or begin from nothing with another output "
+            f"run {self.run}; or change the script back and submit it, or start from nothing with another output "
             "(start_from='fresh')"
         )
 

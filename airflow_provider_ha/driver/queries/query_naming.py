@@ -137,10 +137,10 @@ def refuse_taken(noted: WriterNotes, taken: frozenset[str]) -> None:
     """
     if noted.name is None or query_directory(noted.name) not in taken:
         return
-    what = f"two streaming queries of one run are named {noted.name!r}"
+    what = f"two streaming queries of a run are named {noted.name!r}"
     if noted.is_named_by_sink:
         what = (
-            "two streaming queries of one run write to the same output, or set the same checkpoint location, and have "
+            "two streaming queries of a run write to the same output, or set the same checkpoint location, and have "
             f"no name ({noted.name!r} for both)"
         )
     raise ApplicationRefusedError(
@@ -159,7 +159,7 @@ def refuse_other_case(name: str, others: Iterable[str]) -> None:
     for other in others:
         if other != name and other.casefold() == name.casefold():
             raise ApplicationRefusedError(
-                f"two streaming queries of one run are named {other!r} and {name!r}; they would share a checkpoint "
+                f"two streaming queries of a run are named {other!r} and {name!r}; they would share a checkpoint "
                 "on a file system that ignores case",
                 next_step=f"Rename either query{_line_of_script()}",
             )

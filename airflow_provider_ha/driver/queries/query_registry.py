@@ -132,7 +132,7 @@ def has_had_its_first_trigger(handle: Any) -> bool:
             return True
         return not handle.isActive and handle.exception() is None
     except Exception as error:  # noqa: BLE001  # a JVM that does not answer has not said that it works
-        log.debug("a query does not say whether its first trigger is over: %s", error)
+        log.debug("a query does not report whether its first trigger is over: %s", error)
         return False
 
 
@@ -148,7 +148,7 @@ def _has_committed_an_epoch(handle: Any) -> bool:
             return False
         return bool(execution.commitLog().getLatestBatchId().isDefined())
     except Exception as error:  # noqa: BLE001  # as above
-        log.debug("a query does not say whether it has committed an epoch: %s", error)
+        log.debug("a query does not report whether it has committed an epoch: %s", error)
         return False
 
 

@@ -368,8 +368,8 @@ class QueryStarter:
             reached = min(self._finished(checked, now.committed), top)
         if checked.sink.path is not None and reached >= 0 and now.planned < 0 and not recorded:
             raise RestoreRefusedError(
-                f"LOSS_POSSIBLE: query {checked.name!r} begins from nothing, and its output {checked.sink.path} has "
-                f"batches up to {reached}: Spark would skip as many of the new ones without writing them",
+                f"LOSS_POSSIBLE: query {checked.name!r} starts from nothing, and its output {checked.sink.path} has "
+                f"batches up to {reached}: Spark would skip as many new batches without writing them",
                 next_step=from_output(checked.name, checked.sink.path),
             )
         return decide_start(now, recorded, reached, query=checked.name)
@@ -386,7 +386,7 @@ class QueryStarter:
         if again and not (declared or self._accept_duplicates):
             raise RestoreRefusedError(
                 f"the restore of query {checked.name!r} was planned for a function that is declared repeatable, which "
-                "the script no longer declares: it would get batches again that it has finished",
+                "the script no longer declares: it would receive batches again that it has finished",
                 next_step="Declare it (repeatable), or restore with accept_verdicts=DUPLICATES_POSSIBLE",
             )
         if declared:

@@ -166,7 +166,7 @@ def stop_together(queries: Sequence[StartedQuery], timeout: float) -> list[StopR
         try:
             report = GracefulStop(query).run(timeout)
         except Exception as error:  # noqa: BLE001  # any failure of py4j is a stop that failed, and is reported as such
-            report = StopReport(query.name, ended=False, seconds=0.0, failure=f"could not be asked to stop: {error}")
+            report = StopReport(query.name, ended=False, seconds=0.0, failure=f"could not be stopped: {error}")
         with lock:
             reports.append(report)
 

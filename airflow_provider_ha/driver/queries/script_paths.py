@@ -44,7 +44,7 @@ def from_own_location(query: str, location: str, sink: str | None, *, others: Ma
     :param sink: Output directory of its file sink, or the format of another sink; ``None`` when it is not known.
     :param others: Query -> checkpoint of the other queries next to it.
     """
-    fresh = "with start_from='fresh' to begin from nothing"
+    fresh = "with start_from='fresh' to start from nothing"
     try:
         place = output_place(location)
     except ConfigurationError:
@@ -64,7 +64,7 @@ def beside_other_queries(query: str, location: str, sink: str | None) -> str:
     except ConfigurationError:
         place = f"/<copy of {location}>"
     return (
-        "Remove that location from the script or the conf to begin the query from nothing, or make the query a job "
+        "Remove this location from the script or the conf to start the query from nothing, or make the query a job "
         f"with another id, submitted with {parameters({query: place}, {query: sink})}, to continue from it"
     )
 
@@ -220,8 +220,8 @@ class OwnLocations:
                 return
             reason = f"which holds its batches up to {committed}"
         raise ApplicationRefusedError(
-            f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has no batch of it: it would "
-            "begin from nothing",
+            f"query {query!r} sets checkpointLocation {own!r}, {reason}, and the job has no batch of this query: it "
+            "would start from nothing",
             next_step=beside_other_queries(query, own, sink)
             if restored
             else from_own_location(query, own, sink, others=self._beside(own, query, root)),

@@ -81,7 +81,7 @@ class Silence:
 
     def sentence(self, executors: int | None) -> str:
         """As :meth:`Stall.sentence`."""
-        return f"nothing was committed or reported for {self.seconds:.0f} s: {self.waiting}{_without(executors)}"
+        return f"no commit or report for {self.seconds:.0f} s: {self.waiting}{_without(executors)}"
 
 
 @dataclass(slots=True)

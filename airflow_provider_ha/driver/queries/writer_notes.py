@@ -171,20 +171,20 @@ class UnplannedRules:
         what = f"query {query!r} runs in {WORDS[mode]} mode, which writes the boundaries of a batch after its rows"
         if not self.mounted:
             raise ApplicationRefusedError(
-                f"{what}; on S3 and HDFS the next entry of its log is the fence against a driver that was taken for "
-                "dead, and such a driver would write rows for a whole batch before it meets that",
+                f"{what}; on S3 and HDFS the next entry of its log is the fence against a driver that was considered "
+                "dead, and such a driver would write rows for a whole batch before it meets the fence",
                 next_step=f"Keep the work root on a mounted path, or {_INSTEAD}",
             )
         if sink.kind is not SinkKind.OTHER or type_of_format(sink.source).table:
             raise ApplicationRefusedError(
-                f"{what}; after a loss a {sink.source} sink is given other rows under a number that it has already, "
-                "and would drop them or replace the first ones",
+                f"{what}; after a loss a {sink.source} sink receives other rows under a known number, and would drop "
+                "them or replace the first rows",
                 next_step=f"Write to Kafka, or with foreach, or {_INSTEAD}",
             )
         if not self.accepted:
             verdict = Verdict.DUPLICATES_POSSIBLE.value
             raise ApplicationRefusedError(
-                f"{what}; each recovery and each restore gives the sink rows again ({verdict})",
+                f"{what}; each recovery and each restore sends rows to the sink again ({verdict})",
                 next_step=f"Submit with accept_verdicts=['SAFE', {verdict!r}] if that is acceptable, or {_INSTEAD}",
             )
 

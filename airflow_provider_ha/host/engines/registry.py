@@ -51,7 +51,7 @@ class Engines:
         if unknown := sorted(config.engines.keys() - _ENGINES.keys()):
             raise ConfigurationError(
                 f"the connection has options for engines that are not known here: {unknown}",
-                next_step=f"Name one of {sorted(_ENGINES)} in the connection's field 'engines'",
+                next_step=f"Use only {sorted(_ENGINES)} in the connection's field 'engines'",
             )
         return cls({name: engine(config) for name, engine in _ENGINES.items()})
 
@@ -68,7 +68,7 @@ class Engines:
         if name not in self._known:
             raise ConfigurationError(
                 f"engine {name!r} is not known here",
-                next_step=f"Use one of {sorted(self._known)}, or a release of airflow-provider-ha that has it",
+                next_step=f"Choose from {sorted(self._known)}, or use a release of airflow-provider-ha that has it",
             )
         return self._known[name]
 

@@ -44,7 +44,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
         if not view.submissions:
             raise JobStateError(
                 f"run {view.run.number} of job {job_id!r} was never submitted: it has no log",
-                next_step=f"Check with `spark-ha job show {job_id}` what it waits for",
+                next_step=f"Check with `spark-ha job show {job_id}` to see the reason of the wait",
             )
         return started[-1] if started else view.submissions[-1]
     found = {each.submission.attempt: each for each in view.submissions}
@@ -52,7 +52,7 @@ def choose(job_id: str, view: RunView, attempt: int | None = None) -> Submission
         known = ", ".join(map(str, found)) or "none"
         raise JobStateError(
             f"run {view.run.number} of job {job_id!r} has no attempt {attempt}",
-            next_step=f"Choose one of: {known}",
+            next_step=f"Choose from: {known}",
         )
     return found[attempt]
 
@@ -70,7 +70,7 @@ def find_log(job: JobContext, run: int, view: SubmissionView) -> LogPlace:
     if place is None:
         raise LogMissingError(
             f"{which} has no log, because its driver was not started{why}",
-            next_step="" if why else f"Check with `spark-ha job show {job.job_id}` what it waits for",
+            next_step="" if why else f"Check with `spark-ha job show {job.job_id}` to see the reason of the wait",
         )
     if not _is_there(place):
         raise _missing(place, which, why)
@@ -112,7 +112,7 @@ def _on_a_cluster(view: SubmissionView, which: str) -> LogMissingError:
         )
     return LogMissingError(
         f"the log of {which} is on {handle.log_host}, which ran its driver: {handle.log_path}",
-        next_step=f"Read it there; what its supervisor prints is on {handle.ui_uri}" if handle.ui_uri else "",
+        next_step=f"Read it there; the output of its supervisor is on {handle.ui_uri}" if handle.ui_uri else "",
     )
 
 
@@ -134,7 +134,7 @@ def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
         supervisor = place.path.with_name("supervisor.log")
         return LogMissingError(
             f"the driver of {which} has written no log {place.path} on {here}{why}",
-            next_step=f"Read what its supervisor says in {supervisor}",
+            next_step=f"Read the output of its supervisor in {supervisor}",
         )
     if place.host != here:
         return LogMissingError(
@@ -143,8 +143,8 @@ def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
             next_step=f"Run `{place.command}` on {place.host}",
         )
     return LogMissingError(
-        f"the log of {which} is gone: {here} does not have {place.path} any more",
-        next_step="The directories of the 10 newest attempts of a job stay; read the log of a later one",
+        f"the log of {which} is gone: {here} no longer has {place.path}",
+        next_step="The directories of the 10 newest attempts of a job stay; read the log of a later attempt",
     )
 
 

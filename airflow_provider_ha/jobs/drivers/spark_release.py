@@ -148,14 +148,14 @@ def check_one_release(spark: InstalledSpark) -> None:
         )
     if spark.package and not spark.files:
         raise ConfigurationError(
-            f"pyspark {spark.package} is installed, but its Python files are gone: "
-            "removing pyspark-client removes them too",
+            f"pyspark {spark.package} is installed, but its Python files are missing: the removal of pyspark-client "
+            "removes them too",
             next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.package}",
         )
     if spark.files and spark.jars and _release(spark.files) != _release(spark.jars):
         raise ConfigurationError(
             f"the Python files of Spark in {str(spark.home)!r} are of release {spark.files}, its jars of release "
-            f"{spark.jars}: another package has overwritten a part of it",
+            f"{spark.jars}: another package has overwritten files of Spark",
             next_step=f"Install pyspark again: {_FORCED} pyspark=={spark.jars}",
         )
 

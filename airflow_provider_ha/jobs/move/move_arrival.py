@@ -90,11 +90,11 @@ def check_free(source: JobContext, target: JobContext) -> None:
     there = target.runs.latest()
     left = read_moved(target.coordinator, target.paths)
     if there is not None and there.result is None:
-        raise _taken(target, f"has a live run of it, number {there.run.number}")
+        raise _taken(target, f"already has a live run of the job, number {there.run.number}")
     if left is not None and left[0].run is None:
         raise _taken(target, f"is moving it to {left[0].cluster}")
     if there is not None and left is None:
-        raise _taken(target, f"has {there.run.number} runs of it that were never moved away")
+        raise _taken(target, f"has {there.run.number} runs of the job that were never moved away")
     coming = read_arrival(target.coordinator, target.paths)
     if coming is not None and coming[0].cluster != cluster_name(source.config):
         raise _taken(target, f"receives it from {coming[0].cluster}")
@@ -273,7 +273,7 @@ def start(
         CheckpointMissingError
     ) as error:  # the error of a submission would suggest another start, but a move has only its savepoint
         raise CheckpointMissingError(
-            error.message, next_step="Repeat the move: it brings the savepoint again; no run was made"
+            error.message, next_step="Repeat the move: it copies the savepoint again"
         ) from error
     target.journal.stays()  # records of its earlier departure
     return run

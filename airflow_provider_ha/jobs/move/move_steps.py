@@ -131,7 +131,7 @@ def savepoint_of(job: JobContext, chosen: RestoreSource, move_id: str) -> str:
     """
     if chosen.source == StartKind.SAVEPOINT.value:
         return chosen.source_id
-    request, root = copy_request(job, chosen, move_id, label=f"made of {chosen.name} for a move")
+    request, root = copy_request(job, chosen, move_id, label=f"copied from {chosen.name} for a move")
     return savepoint_store(job).create(brief_commit(job, chosen.run), request, root).savepoint_id
 
 
@@ -260,7 +260,7 @@ def _noted(source: JobContext, run: int) -> MoveRecord:
     """Record at the old place the job's run at its new place; return that record."""
     found = read_moved(source.coordinator, source.paths)
     if found is None:
-        raise JobStateError(f"job {source.job_id!r} has come back to its old place since", next_step="Look at it there")
+        raise JobStateError(f"job {source.job_id!r} has returned to its old place since", next_step="Look at it there")
     moved = found[0].model_copy(update={"run": run})
     if found[0].run is None:
         note_run(source, moved, found[1])
@@ -322,7 +322,7 @@ def _replayed(plan: RestorePlan) -> dict[str, int]:
 
 def _steps(what: str) -> tuple[str, ...]:
     return (
-        "mark the job: it cannot be started here any more",
+        "mark the job: it can no longer be started here",
         f"copy the application and {what}",
         "start the job there from the copy",
     )

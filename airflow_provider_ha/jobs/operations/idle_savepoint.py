@@ -245,7 +245,7 @@ class _Copy:
                 leadership.commit(*life.begins(), written, *ops)
             except VersionConflictError as error:
                 raise JobStateError(
-                    f"job {self.job.job_id!r} was deleted while its savepoint was made", next_step="Nothing was kept"
+                    f"job {self.job.job_id!r} was deleted while its savepoint was copied", next_step="Nothing was kept"
                 ) from error
             with suppress(HaError):  # a schedule continues for an ended job, without a driver to remove old operations
                 for old in operations.expired(operations.list_operations(self.job.coordinator, self.job.paths), now):
@@ -293,8 +293,10 @@ def _proven(job: JobContext, selection: Selection) -> RestoreSource:
         return chosen
     bad = [each for each in selection.candidates if each.source.startswith(CHECKPOINT) and not each.accepted]
     reasons = "".join(f"; {each.source}: {each.file or 'record'}: {each.reason}" for each in bad)
-    help_with = f"`spark-ha checkpoint list {job.job_id}` and `spark-ha savepoint list {job.job_id}` show what there is"
+    help_with = (
+        f"`spark-ha checkpoint list {job.job_id}` and `spark-ha savepoint list {job.job_id}` show the available ones"
+    )
     raise CheckpointMissingError(
-        f"job {job.job_id!r} is over and has no proven checkpoint to make a savepoint of{reasons}",
+        f"job {job.job_id!r} is over and has no proven checkpoint for a savepoint{reasons}",
         next_step=help_with,
     )

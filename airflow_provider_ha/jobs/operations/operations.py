@@ -66,7 +66,9 @@ def _missing(operation: Operation, result: RunResult, end: RunEnd, job_id: str) 
     wanted, canceled = operation.operation, result.state is JobState.CANCELED
     if wanted is OperationKind.STOP:
         if canceled:
-            return f"not stopped at a batch boundary. A restore goes on from its newest checkpoint: {_restore(job_id)}"
+            return (
+                f"not stopped at a batch boundary. A restore continues from its newest checkpoint: {_restore(job_id)}"
+            )
         return _missing_of_stop(operation, end, job_id)
     if not canceled:
         return f"not cancelled. Nothing is left to cancel: `spark-ha job show {job_id}` shows how it ended"
@@ -83,7 +85,8 @@ def _missing_of_stop(operation: Operation, end: RunEnd, job_id: str) -> str:
             f"`spark-ha job stop {job_id} --mode terminate`"
         )
     if end.drained and not drain:
-        return f"not only suspended. Its last windows are emitted; a restore goes on from before: {_restore(job_id)}"
+        return "not only suspended. Its last windows are emitted; a restore continues from the state before the "
+        f"drain: {_restore(job_id)}"
     if operation.arguments.get("savepoint") and not end.result.get("savepoint_id"):
         return _without_savepoint(job_id)
     return ""
@@ -93,7 +96,7 @@ def _ending(end: RunEnd, result: RunResult) -> str:
     """Return the cause of a run's end, as the predicate of a sentence about the run."""
     at = "" if result.checkpoint is None else f" (checkpoint {result.checkpoint})"
     if end.operation is None:
-        return f"ended by itself{at}, as its script did"
+        return f"ended{at}, because its script ended"
     how = "drained" if end.drained else "suspended" if end.operation is OperationKind.STOP else "cancelled"
     return f"was {how}{at} by operation {end.operation_id!r} of {end.requested_by}"
 
@@ -109,7 +112,7 @@ def _without_savepoint(job_id: str) -> str:
 
 
 def _copies(job_id: str) -> str:
-    return f"`spark-ha savepoint trigger {job_id}` makes a savepoint of its newest proven checkpoint"
+    return f"`spark-ha savepoint trigger {job_id}` copies its newest proven checkpoint"
 
 
 def _restore(job_id: str) -> str:

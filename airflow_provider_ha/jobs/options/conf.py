@@ -46,7 +46,7 @@ OWNED_CONF = {
     "spark.master": "master",
     "spark.submit.deployMode": "engine, which knows how it deploys a driver,",
     "spark.app.name": "name",
-    "spark.driver.supervise": "restart_in_place, or one of restart_*: a cluster would restart behind them, so",
+    "spark.driver.supervise": "restart_in_place, or an option restart_*: a cluster would restart behind them, so",
 }
 
 

@@ -295,7 +295,7 @@ def _mistake(item: Any, known: Mapping[str, Option]) -> Mistake:
         begins = re.match(r"(is|has) ", cause.message)  # otherwise it is a full sentence with the value
         return Mistake(f"{written} {cause.message}" if begins else cause.message, cause.next_step or f"Correct {name}")
     if item["type"] == "enum":
-        return Mistake(f"{written} is unknown", f"Use one of {context['expected']}")
+        return Mistake(f"{written} is unknown", f"Choose from {context['expected']}")
     for bound, step in _BOUNDS.items():
         if bound in context:
             return Mistake(f"{written} is out of range", step.format(f"{context[bound]:g}"))

@@ -51,10 +51,10 @@ ExecutorMemory = Annotated[str, BeforeValidator(str), memory("executor_memory")]
 class Resources(Model):
     """Resources that a job requests from Spark; ``None`` leaves the choice to conf, site and Spark."""
 
-    executor_cores: int | None = option(None, "Cores of each executor.", shown=_PLACE, ge=1)
-    executor_memory: ExecutorMemory | None = option(None, 'Memory of each executor: ``"2g"``.', shown=_PLACE)
+    executor_cores: int | None = option(None, "Number of cores per executor.", shown=_PLACE, ge=1)
+    executor_memory: ExecutorMemory | None = option(None, 'Memory per executor: ``"2g"``.', shown=_PLACE)
     total_executor_cores: int | None = option(
-        None, "Cores of all executors together, on a standalone cluster.", shown=_PLACE, ge=1
+        None, "Number of cores of all executors together, on a standalone cluster.", shown=_PLACE, ge=1
     )
     num_executors: int | None = option(
         None, "Number of executors; on a standalone cluster with *executor_cores*.", shown=_PLACE, ge=1
@@ -130,7 +130,7 @@ class HaOptions(Model):
     )
     restart_delay_max: float = option(60.0, "Upper bound of the delay in seconds.", shown=_HA, ge=0)
     restart_reset_after: float = option(
-        600.0, "Seconds of life after which the counter of attempts begins again.", shown=INTERNAL, ge=0
+        600.0, "Seconds of life after which the counter of attempts restarts.", shown=INTERNAL, ge=0
     )
     restart_in_place: bool = option(
         True,  # noqa: FBT003  # a default
@@ -145,7 +145,7 @@ class HaOptions(Model):
         shown=_HA,
     )
     application_failure_period: float = option(
-        600.0, "Minimum seconds between the first and the last of these failures.", shown=_HA, ge=0
+        600.0, "Minimum seconds between the first and the last such failure.", shown=_HA, ge=0
     )
     start_timeout: float = option(
         120.0,
@@ -156,8 +156,8 @@ class HaOptions(Model):
     )
     allow_new_queries: bool = option(
         False,  # noqa: FBT003  # a default
-        "Whether the script may start queries of other names after a loss. A name that contains a time begins from "
-        "nothing, and the replaced query does not continue.",
+        "Whether the script may start queries of other names after a loss. A query whose name contains a time starts "
+        "from nothing, and the replaced query does not continue.",
         shown=_HA,
     )
     min_batches_to_retain: int = option(

@@ -68,7 +68,7 @@ def _engine(value: str, info: ValidationInfo) -> str:
         from airflow_provider_ha.host.engines.registry import NAMES  # noqa: PLC0415  # imports the engines
 
         if value not in NAMES:
-            raise ConfigurationError(f"engine {value!r} is not known here", next_step=f"Use one of {sorted(NAMES)}")
+            raise ConfigurationError(f"engine {value!r} is not known here", next_step=f"Choose from {sorted(NAMES)}")
     return value
 
 
@@ -157,13 +157,13 @@ class Start(Model):
         None,
         "Action of a task of a new DAG run when the job has lost its driver. With the same graph the lost run is "
         "recovered and followed. Another graph (script, arguments, conf, options) is refused, unless this is "
-        '``"recover"`` (recover the old graph) or ``"restart"`` (end the lost run, and make a new one with the new '
+        '``"recover"`` (recover the old graph) or ``"restart"`` (end the lost run, and start a new one with the new '
         'graph from *start_from*, by default the latest checkpoint). With ``start_from="fresh"`` ``"restart"`` also '
-        "consents to begin a job from nothing that only storage knows, as after a loss of ZooKeeper's data.",
+        "consents to start a job from nothing that only storage knows, as after a loss of ZooKeeper's data.",
         shown={
             **_START,
-            "command": "The job has a live run that has lost its driver, and another graph: restart ends it and makes "
-            "this run, recover goes on with it. Without it the submission is refused.",
+            "command": "The job has a live run that has lost its driver, and another graph: restart ends it and starts "
+            "this run, recover continues it. Without it the submission is refused.",
         },
     )
 
@@ -276,7 +276,7 @@ class JobSpec(Model):
 def _other(name: str, default: Any = None) -> Any:
     """Declare an option of a restore that replaces an option of the submission; the default keeps it."""
     declared = options_of(JobSpec)[name]
-    text = f"In place of that of the submission: {declared.field.description}"
+    text = f"Replaces the value of the submission: {declared.field.description}"
     shown = {key: value for key, value in declared.shown.items() if key != "command"}
     return option(default, text, shown={**shown, "connection": True})
 
@@ -297,7 +297,7 @@ class RestoreRequest:
     An option that is ``None`` is as in the graph that wrote the checkpoint.
     """
 
-    job_id: str = option(..., "Job that gets the new run.", shown=INTERNAL)
+    job_id: str = option(..., "Job that receives the new run.", shown=INTERNAL)
     request_id: str = option(..., "Id of the request.", shown=INTERNAL)
     source_job: Annotated[str, AfterValidator(check_job_id)] | None = option(
         None,
@@ -329,8 +329,8 @@ class RestoreRequest:
     )
     output_mode: OutputMode = option(
         OutputMode.CONTINUE,
-        'For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it holds only what '
-        "is new).",
+        'For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it names only the '
+        "new files).",
         shown={"words": ("--output", "--output-mode")},
     )
     accept_verdicts: frozenset[Verdict] = _of_start("accept_verdicts")
@@ -349,7 +349,7 @@ class RestoreRequest:
     )
     reset_query_ids: QueryNames = option(
         frozenset(),
-        "Queries that get a fresh query id, so that their Delta table skips none of their batches.",
+        "Queries with a fresh query id, so that their Delta table skips no batch.",
         shown={"words": ("--reset-query-id", "--reset-query-ids"), "metavar": "QUERY"},
     )
     kafka_bootstrap: KafkaBootstrap = _other("kafka_bootstrap", default={})

@@ -85,7 +85,7 @@ def apply_job(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> Rebui
     except (NodeExistsError, NodeMissingError, VersionConflictError) as error:
         raise JobStateError(
             f"job {plan.job_id!r} was changed while it was rebuilt ({error.message})",
-            next_step="Check what uses the job; then rebuild what is still missing",
+            next_step="Find the process that uses the job, then rebuild the missing records",
         ) from error
 
 
@@ -93,7 +93,7 @@ def _apply(coordinator: Coordinator, paths: JobPaths, plan: JobPlan) -> RebuildR
     if coordinator.find(paths.leader) is not None:
         raise JobStateError(
             f"job {plan.job_id!r} has a leader, so it is not rebuilt",
-            next_step="Stop or cancel the job first, then rebuild what is missing",
+            next_step="Stop or cancel the job first, then rebuild the missing records",
         )
     epoch, made = raise_epoch(coordinator, paths, lowest=plan.highest_epoch, to=plan.epoch, by=REBUILT)
     created = list(made)
@@ -254,7 +254,7 @@ def refuse_unknown(job: JobContext) -> None:
     """
     if is_known_to_storage_only(job):
         raise JobStateError(
-            f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, but there are files of it in "
+            f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, but storage has its files in "
             f"{storage_uri(job.config)}: a new run would repeat its work",
             next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
             'recreates the job. To start without a checkpoint anyway: start_from="fresh", if_lost="restart", '

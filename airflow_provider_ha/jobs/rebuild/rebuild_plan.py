@@ -146,8 +146,8 @@ def _first_life(evidence: JobEvidence) -> tuple[JobEvidence, list[Run]]:
 
 def _not_used(run: Run) -> str:
     return (
-        f"run {run.number} was made a second time, by request {run.request_id!r}, into a ZooKeeper that had lost its "
-        "data; it is not used, and the first one is"
+        f"run {run.number} was created a second time, by request {run.request_id!r}, in a ZooKeeper that had lost its "
+        "data; only the first run is used"
     )
 
 
@@ -208,7 +208,7 @@ def _unknown_result(evidence: JobEvidence, number: int) -> RunResult:
     return RunResult(
         state=JobState.FAILED,
         epoch=max((pointer.epoch for pointer in own), default=0),
-        reason="rebuilt from storage, which does not tell how it ended: restore the job from a checkpoint",
+        reason="rebuilt from storage, which has no record of its end: restore the job from a checkpoint",
         checkpoint=max((pointer.number for pointer in own), default=None),
         at=_last_seen(evidence, number),
     )

@@ -236,7 +236,8 @@ def _refuse_start(job: JobContext, removal: CheckpointRemoval) -> None:
     number = start.source_id if start.kind is StartKind.CHECKPOINT and start.source_job == job.job_id else None
     if number == str(removal.number) and removal.proven_run != run.number:
         raise JobStateError(
-            f"run {run.number} of job {job.job_id!r} begins from checkpoint {number}, and has taken no proven one",
+            f"run {run.number} of job {job.job_id!r} starts from checkpoint {number}, and has taken no proven "
+            "checkpoint",
             next_step="Wait for its first checkpoint, or cancel the run",
         )
 

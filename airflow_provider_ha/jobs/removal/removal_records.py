@@ -178,7 +178,7 @@ def removed(paths: JobPaths, number: int) -> JobStateError:
     return JobStateError(
         f"run {number} of job {paths.job_id!r} was over and has been removed",
         next_step="Its checkpoints and savepoints do not need it. retained_runs and retained_days of the connection "
-        "say how long runs are kept",
+        "limit how long runs are kept",
     )
 
 

@@ -215,7 +215,7 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
         )
     if not refused:
         return None
-    reasons = "; ".join(plan.reasons) or "no reason is known"
+    reasons = "; ".join(plan.reasons) or "the reason is unknown"
     names = ",".join(verdict.value for verdict in refused)
     return RestoreRefusedError(
         f"{what} is {plan.verdict.value}: {reasons}",
@@ -251,7 +251,7 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> J
     if not chosen.graph:
         raise JobStateError(
             f"job {job.job_id!r} has no run yet, so the application that continues from {chosen.source_id} is unknown",
-            next_step="Submit the application, and let it start from the same directories (start_from)",
+            next_step="Submit the application with a start from the same directories (start_from)",
         )
     source = job.graphs.read_graph(Blob(sha256=chosen.graph, size=0))
     overrides: dict[str, Any] = {"job_id": job.job_id, "lineage": merged(source.lineage, request.lineage)}

@@ -273,7 +273,9 @@ class JobJournal:
             self._store.create(key, entry.to_bytes())
             self._written.add(key)
         except ObjectExistsError:
-            log.warning("%s belongs to another leader of this epoch; it stays, and this entry gets another name", key)
+            log.warning(
+                "%s belongs to another leader of this epoch; it remains, and this entry receives another name", key
+            )
             self._store.create(self._keys.journal(kind, f"{name}-{new_id()[:12]}"), entry.to_bytes())
 
     def _create(self, key: str, entry: JournalEntry) -> None:
@@ -301,7 +303,7 @@ def has_earlier_life(coordinator: Coordinator, paths: JobPaths, journal: JobJour
     for entry in journal.submissions_before(oldest):
         if entry.run.number in numbers or entry.run.number > RemovedRunStore(coordinator, paths).read().through:
             log.warning(
-                "no past run of job %s is removed: run %d of request %r was made before ZooKeeper knew the job",
+                "no past run of job %s is removed: run %d of request %r was created before ZooKeeper knew the job",
                 paths.job_id,
                 entry.run.number,
                 entry.run.request_id,

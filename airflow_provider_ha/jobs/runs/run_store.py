@@ -238,7 +238,7 @@ class RunStore:
         if numbers and 0 < number < numbers[-1]:
             return removed(self._paths, number)
         return JobStateError(
-            f"job {self._paths.job_id!r} has no run {number}", next_step=f"Choose one of {_short(numbers)}"
+            f"job {self._paths.job_id!r} has no run {number}", next_step=f"Choose from {_short(numbers)}"
         )
 
     def _read(self, path: str, record: type[RecordT]) -> RecordT | None:

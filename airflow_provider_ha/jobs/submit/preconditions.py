@@ -85,7 +85,7 @@ def _reason(job: JobContext) -> str:
         return ""
     batches = ", ".join(f"{name!r} up to batch {batch}" for name, batch in sorted(given.items()))
     return (
-        f"sinks already have batches of {batches}, and the numbers begin again at 0: a sink that skips known numbers "
+        f"sinks already have batches of {batches}, and the numbers start again at 0: a sink that skips known numbers "
         "loses rows, and any other sink receives replayed rows again"
     )
 
@@ -155,7 +155,7 @@ def refuse_moved(job: JobContext) -> None:
             )
         raise JobStateError(
             f"job {job.job_id!r} {moved.sentence}",
-            next_step="Act on it there; `spark-ha job move` from there brings it back",
+            next_step="Act on it there; `spark-ha job move` from there returns it",
         )
     if (coming := read_arrival(job.coordinator, job.paths)) is not None:
         raise JobStateError(
@@ -183,8 +183,8 @@ def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostR
     if request.start.if_lost is None:
         raise JobStateError(
             f"{_lost(job, lost)}, and the submitted job differs from it in {', '.join(other)}",
-            next_step='if_lost="recover" continues the lost run, if_lost="restart" ends it and makes a new run '
-            f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
+            next_step='if_lost="recover" continues the lost run, if_lost="restart" ends it and starts a new run '
+            f"of this  {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
         )
     if request.start.if_lost is LostRunPolicy.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
@@ -254,5 +254,5 @@ def _from(start_from: str | Mapping[str, str], lost: LostRun) -> str:
 def _commands(job: JobContext) -> str:
     return (
         "Without a new request: `spark-ha recover` (SparkHaRecoverJobsOperator) or SparkHaFollowOperator recovers it, "
-        f"`spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it at once with its newest checkpoint"
+        f"`spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it immediately with its newest checkpoint"
     )

@@ -152,7 +152,7 @@ def submit_run(
         )
         if not _made(job, lost, run, _creation(job, run, life, numbers), prepared.arrival if arrives else None):
             continue
-        log.info("made run %d of %s for request %s", run.number, job.job_id, run.request_id)
+        log.info("created run %d of %s for request %s", run.number, job.job_id, run.request_id)
         attempt = ensure_submitted(job, run.number, by=request_id)
         return SubmittedRun(job_id=job.job_id, run=run.number, attempt=attempt, created=True)
 
@@ -232,8 +232,8 @@ def refuse_removed(job: JobContext, request_id: str) -> None:
     if found is not None and not found.failed:
         raise JobStateError(
             f"request {request_id!r} has led to run {found.run} of job {job.job_id!r}, which is over and was removed",
-            next_step="To start the job again use a new request: a new DAG run, another request id. retained_runs and "
-            "retained_days of the connection say how long runs are kept",
+            next_step="To start the job again use a new request: a new DAG run, another request id. retained_runs "
+            "and retained_days of the connection limit how long runs are kept",
         )
 
 
@@ -297,7 +297,7 @@ def _made(job: JobContext, lost: LostRun | None, run: Run, creation: list[Op], a
         job.commit(*creation, *(stays_op(job) if arrival is None else arrival))
     except (NodeExistsError, VersionConflictError, OutcomeUnknownError) as error:
         log.info(
-            "run %d of %s was possibly not made by this call (%s), reading it again", run.number, job.job_id, error
+            "run %d of %s was possibly not created by this call (%s), reading it again", run.number, job.job_id, error
         )
         return False
     except NodeMissingError as error:
@@ -345,7 +345,8 @@ def _live_run(job: JobContext, numbers: list[int]) -> LostRun | None:
     raise JobStateError(
         f"job {job.job_id!r} already has a live run, number {view.run.number}; {leads}, it is {snapshot.state.value}",
         next_step=f"Follow it (SparkHaFollowOperator), or end it first: `spark-ha job stop {job.job_id}` "
-        f"(SparkHaStopOperator) with a checkpoint, `spark-ha job cancel {job.job_id}` (SparkHaCancelOperator) at once",
+        f"(SparkHaStopOperator) with a checkpoint, `spark-ha job cancel {job.job_id}` (SparkHaCancelOperator) "
+        "immediately",
     )
 
 
@@ -380,7 +381,7 @@ def _start_is_gone(job: JobContext, run: Run) -> CheckpointMissingError:
     source = run.start.source_job or job.job_id
     return CheckpointMissingError(
         f"{run.start.kind.value} {run.start.source_id} of job {source!r} was removed before run {run.number} of job "
-        f"{job.job_id!r}, which was to begin from it, was made",
+        f"{job.job_id!r} could start from it",
         next_step=f"Submit it again from another start: `spark-ha checkpoint list {source}` and `spark-ha savepoint "
-        f"list {source}` show what there is; no run was made",
+        f"list {source}` list the available ones",
     )

@@ -95,7 +95,7 @@ def decide(
 
 def _exceeded(limits: DrillLimits, age: float, total: float) -> Iterator[str]:
     if limits.max_age is not None and age > limits.max_age:
-        yield f"what would be restored is {age:.0f} s old, and at most {limits.max_age:g} s are allowed"
+        yield f"the newest restorable state is {age:.0f} s old, and at most {limits.max_age:g} s are allowed"
     if limits.max_duration is not None and total > limits.max_duration:
         yield f"the drill took {total:.1f} s, and at most {limits.max_duration:g} s are allowed"
 
@@ -228,7 +228,8 @@ def _choose(job: JobContext, start_from: str) -> str:
     if not listing.pointers:
         raise CheckpointMissingError(
             f"job {job.job_id!r} has no savepoint that a drill could restore",
-            next_step="Take one with `spark-ha savepoint trigger`, or drill its newest checkpoint: start_from='latest'",
+            next_step="Take a savepoint with `spark-ha savepoint trigger`, or drill its newest checkpoint: "
+            "start_from='latest'",
         )
     return f"{SAVEPOINT}-{listing.pointers[0].savepoint_id}"
 

@@ -341,7 +341,9 @@ def _choose(directory: Tree, report: VerificationReport, batch: int | None) -> i
 
 
 def _not_asked(directory: Tree, batch: int | None, report: VerificationReport, seconds: float) -> Proof:
-    reason = "the checkpoint could not be read" if batch is None else "the verification says that it is not restorable"
+    reason = (
+        "the checkpoint could not be read" if batch is None else "the verification reports that it is not restorable"
+    )
     step = StepResult(ProofOutcome.NOT_ASKED, reason)
     return Proof(str(directory), batch, report, step, step, spark_version=installed_version(), seconds=seconds)
 
@@ -349,6 +351,6 @@ def _not_asked(directory: Tree, batch: int | None, report: VerificationReport, s
 def _check(heap: str, deadline: float, application: Application | None) -> None:
     check_memory(heap, "heap")
     if not deadline > 0:
-        raise ConfigurationError(f"a deadline of {deadline} seconds is over before it begins")
+        raise ConfigurationError(f"a deadline of {deadline} seconds is over before its start")
     if application is not None and not application.script.is_file():
         raise ConfigurationError(f"the application {application.script} is not a file", next_step="Correct its path")

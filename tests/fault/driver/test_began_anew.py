@@ -28,7 +28,7 @@ def test_a_submit_does_not_go_back_to_the_checkpoint_before_a_fresh_run_that_was
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
     job.close_gate("batch")
-    with pytest.raises(RestoreRefusedError, match=r"from nothing is LOSS_POSSIBLE: .*the numbers begin again at 0"):
+    with pytest.raises(RestoreRefusedError, match=r"from nothing is LOSS_POSSIBLE: .*the numbers start again at 0"):
         job.submit(start_from="fresh")
     job.submit(start_from="fresh", accept=(Verdict.LOSS_POSSIBLE,))
     job.await_held("batch")  # its function has been called with a batch that the first run has given it, too

@@ -76,5 +76,5 @@ def test_a_script_that_waits_for_executors_before_its_first_query_is_stalled_and
 
     said = stall_of("counting", config, cluster, script)
 
-    assert said.startswith("nothing was committed or reported for ")
+    assert said.startswith("no commit or report for ")
     assert said.endswith(" s: the script has not started a query; the application has no executors")

@@ -173,7 +173,7 @@ def test_an_unknown_choice_fails_for_good_before_anything_is_made(
     task = submitting()
     task.start = {"if_lost": "wait"}  # as a template renders: a word that is given so is refused at the import
 
-    with pytest.raises(AirflowFailException, match=r"if_lost='wait' is unknown\. Use one of 'recover' or 'restart'"):
+    with pytest.raises(AirflowFailException, match=r"if_lost='wait' is unknown\. Choose from 'recover' or 'restart'"):
         task.execute(context())
 
     assert coordinator.find(paths.base) is None

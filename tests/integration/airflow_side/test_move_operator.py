@@ -127,7 +127,7 @@ def test_a_job_that_runs_is_not_stopped_unasked(here: Cluster, running: Leadersh
 def test_a_job_that_its_target_cannot_take_is_not_stopped(here: Cluster, there: Cluster) -> None:
     there.submitted(JOB)
 
-    with pytest.raises(AirflowFailException, match="has a live run of it"):
+    with pytest.raises(AirflowFailException, match="already has a live run of the job"):
         moving(stop=True).execute(context())
 
     assert asked(here) == []

@@ -231,7 +231,7 @@ def test_a_job_that_is_not_there_leads_to_those_that_are(shown_page: Page) -> No
     shown = shown_page.get("/jobs/nothing").text
 
     assert '<a href="../jobs/orders">orders</a>' in shown
-    assert "Choose one of [" not in shown
+    assert "Choose from [" not in shown
 
 
 def test_a_run_that_failed_has_a_bar_that_says_so(shown_page: Page) -> None:
@@ -334,7 +334,7 @@ def test_a_server_that_does_not_answer_is_a_page_within_seconds(
 
     assert answer.status_code == 503
     assert "ZooKeeper" in answer.text
-    assert "What to do" in answer.text
+    assert "Next step" in answer.text
     assert took < 30
 
 

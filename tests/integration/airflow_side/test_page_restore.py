@@ -353,7 +353,7 @@ def test_a_dag_run_that_fails_after_its_restore_is_shown_with_the_run_of_the_job
     assert "Run 2 has ended: CANCELED." in shown.text
     assert "The DAG run has failed since: task restore; the restore itself worked." in shown.text
     assert re.search(r"Run of the job</th><td>2, attempt 1<", shown.text)
-    assert "What to do" not in shown.text
+    assert "Next step" not in shown.text
     assert "refresh" not in shown.headers
 
 

@@ -43,7 +43,7 @@ def errors(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("case", "sentence"),
     [
-        ("submit", "wait_for='nonsense' is unknown. Use one of running, finished."),
+        ("submit", "wait_for='nonsense' is unknown. Choose from running, finished."),
         ("recover", "has no storage root"),
         ("sensor", "has no storage root"),
     ],

@@ -155,7 +155,7 @@ def test_a_batch_that_is_not_there_is_an_error(checkpoint: Path, tmp_path: Path)
     ("wrong", "message"),
     [
         ({"heap": "much"}, "not an amount of memory"),
-        ({"deadline": 0.0}, "over before it begins"),
+        ({"deadline": 0.0}, "over before its start"),
         ({"application": Application(script=Path("/nowhere/app.py"))}, "is not a file"),
         ({"scratch_directory": Path("/nowhere")}, "is not a directory"),
     ],

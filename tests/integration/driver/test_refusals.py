@@ -23,8 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 REASONS = {
     "unnamed": 'Add .queryName("...") to its writeStream (refused.py, line ',
     "unnamed output again": "and have no name ('own-rows-",
-    "twice": "two streaming queries of one run are named 'q'",
-    "location": "own/a', which holds its batches up to 1, and the job has no batch of it",
+    "twice": "two streaming queries of a run are named 'q'",
+    "location": "own/a', which holds its batches up to 1, and the job has no batch of this query",
     "location as keyword": "query 'b' sets checkpointLocation '/",
     "continuous": "accept_verdicts=['SAFE', 'DUPLICATES_POSSIBLE']",
     "table": "toTable() to table 't' of hudi that is not there: such a table skips a batch",
@@ -40,7 +40,7 @@ REASONS = {
     "stream option": "the script reads a stream from the relative path 'file:input'",
     "dstreams": "the script starts a StreamingContext: DStreams have no queries",
     "warehouse": "the script writes table 't' to /",
-    "conf": "own/a', which holds its batches up to 1, and the job has no batch of it",
+    "conf": "own/a', which holds its batches up to 1, and the job has no batch of this query",
 }
 
 

@@ -185,7 +185,7 @@ def test_a_script_that_never_starts_the_query_leaves_the_question_open() -> None
 
 
 def test_a_batch_that_is_not_restorable_is_refuted_unasked() -> None:
-    step = StepResult(ProofOutcome.NOT_ASKED, "the verification says that it is not restorable")
+    step = StepResult(ProofOutcome.NOT_ASKED, "the verification reports that it is not restorable")
 
     assert proof(ProofDecision(step, step, (), None, ()), restorable=False).proven is False
 

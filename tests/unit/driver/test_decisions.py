@@ -80,7 +80,7 @@ def test_submission_that_may_not_lead_is_refused(seen: RunView, pointer: int | N
 
 
 def test_driver_that_was_started_into_an_empty_tree_does_not_lead_the_rebuilt_run() -> None:
-    with pytest.raises(JobStateError, match="not the one that this driver was started for"):
+    with pytest.raises(JobStateError, match="another submission than that of this driver"):
         check_admission(view(), GraphPointer(graph=GRAPH, run=2), 1, "an-intruder")
 
 

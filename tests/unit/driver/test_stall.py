@@ -110,13 +110,11 @@ def test_a_job_that_worked_in_between_is_not_silent_at_once() -> None:
 def test_a_silence_says_what_is_waited_for() -> None:
     silence = Silence("the script has not started a query", 600.0)
 
-    assert silence.sentence(None) == "nothing was committed or reported for 600 s: the script has not started a query"
+    assert silence.sentence(None) == "no commit or report for 600 s: the script has not started a query"
     assert silence.sentence(0).endswith("a query; the application has no executors")
 
 
-HANGS = (
-    "nothing was committed or reported for 600 s: the script has not started a query; the application has no executors"
-)
+HANGS = "no commit or report for 600 s: the script has not started a query; the application has no executors"
 
 
 class Stage:
@@ -276,7 +274,7 @@ def test_a_query_that_does_not_come_to_its_first_trigger_is_stalled(stage: Stage
 
     said = stage.look(later=TIMEOUT)
 
-    assert said.startswith("nothing was committed or reported for 600 s: waiting for the first batch of 'hourly'")
+    assert said.startswith("no commit or report for 600 s: waiting for the first batch of 'hourly'")
 
 
 def test_a_first_batch_has_all_its_time_also_after_a_script_that_was_slow(starting: Stage) -> None:

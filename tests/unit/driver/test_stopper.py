@@ -120,7 +120,7 @@ def test_a_query_that_cannot_be_asked_is_reported_and_the_others_are_stopped() -
     reports = {report.name: report for report in stop_together([lost, query(spark, "other")], 10)}
 
     assert not reports["lost"].ended
-    assert "could not be asked to stop" in str(reports["lost"].failure)
+    assert "could not be stopped" in str(reports["lost"].failure)
     assert reports["other"].ended
 
 

@@ -49,7 +49,7 @@ def test_on_a_store_it_is_refused_whatever_is_accepted(trigger: dict[str, Any]) 
     ids=lambda sink: str(sink.source),
 )
 def test_a_sink_that_knows_batches_by_their_numbers_is_refused(sink: SinkSpec) -> None:
-    with pytest.raises(ApplicationRefusedError, match=f"a {sink.source} sink is given other rows under a number"):
+    with pytest.raises(ApplicationRefusedError, match=f"a {sink.source} sink receives other rows under a known number"):
         ACCEPTED.check("q", MODES[0], sink)
 
 

@@ -69,7 +69,7 @@ def test_a_query_that_would_begin_beside_its_past_is_refused_with_what_adopts_it
         check(noted)
 
     assert f"query 'hourly' sets checkpointLocation '{own}'" in refused.value.message
-    assert refused.value.next_step.endswith("or with start_from='fresh' to begin from nothing")
+    assert refused.value.next_step.endswith("or with start_from='fresh' to start from nothing")
     wanted: dict[str, Any] = {"start_from": {"hourly": str(own)}} | ({"sinks": sinks} if sinks else {})
     assert offered(refused.value.next_step) == wanted
 
@@ -182,7 +182,7 @@ def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Pa
     noted.sink, noted.options["path"] = "json", str(output)
     (tmp_path / "live").mkdir()
 
-    with pytest.raises(RestoreRefusedError, match="begins from nothing") as refused:
+    with pytest.raises(RestoreRefusedError, match="starts from nothing") as refused:
         starter_of(spark, tmp_path / "live", Lifecycle()).start(writer, None)
 
     assert spark.handles == []
@@ -224,7 +224,7 @@ def test_a_query_that_the_restored_checkpoint_does_not_have_is_refused_beside_it
     with pytest.raises(ApplicationRefusedError, match="holds its batches up to 1") as refused:
         starter.start(writer, None)
 
-    assert refused.value.next_step.startswith("Remove that location from the script or the conf")
+    assert refused.value.next_step.startswith("Remove this location from the script or the conf")
     assert offered(refused.value.next_step)["start_from"] == {"hourly": str(own)}
     assert spark.handles == []
 
