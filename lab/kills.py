@@ -77,9 +77,9 @@ class Kills:
         """What is done and what has to hold."""
         return (
             f"The DAG of the README on a real Airflow. {self.plan.count(SCHEDULER)} times the scheduler is stopped,"
-            f" a process of the driver is killed, and the scheduler goes on after 0 to {LONGEST_PAUSE:.0f} s."
+            f" a process of the driver is killed, and the scheduler continues after 0 to {LONGEST_PAUSE:.0f} s."
             f" {self.plan.count(AIRFLOW)} times every process of Airflow is killed and Airflow is started again; with"
-            " every second one the driver dies too. After each of them the job commits again within"
+            " every second one the driver dies too. After each kill the job commits again within"
             f" {PROMISED:.0f} s (of the kill, or of Airflow being healthy again), two drivers are never alive at once,"
             " and the DAG run has not failed. At the end no row is lost or duplicated."
         )

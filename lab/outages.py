@@ -57,7 +57,7 @@ class Outages:
     """
 
     name = "outages"
-    title = "What is away for five minutes ends no run"
+    title = "An absence of five minutes ends no run"
 
     def __init__(self, seconds: float = 300.0) -> None:
         self._seconds = seconds
@@ -228,6 +228,6 @@ _COLUMNS = ("away", "submissions", "next commit, s", "result", "each row once")
 
 
 def _row(outage: Outage) -> tuple[str, ...]:
-    ended = outage.ended.value if outage.ended is not None else "none, it goes on"
+    ended = outage.ended.value if outage.ended is not None else "none, it continues"
     exact = "yes" if outage.exact else "no"
     return (outage.away, str(outage.attempts), f"{outage.seconds:.1f}", ended, exact)

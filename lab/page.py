@@ -13,9 +13,9 @@ from lab.suite import Proof, Suite
 _HEAD = """\
 # Proofs
 
-What takes hours is no test of `make test` or `make test-long`. `make proof SUITE=name` does it, goes on where it was
-interrupted, and writes its table here. `make proof SUITE=tests` runs the tests with the marker `hours`, one file after
-the other; a test that passed runs again only after the repository has changed.
+Tests of hours are not part of `make test` or `make test-long`. `make proof SUITE=name` runs them, continues after an
+interruption, and writes the results here. `make proof SUITE=tests` runs the tests with the marker `hours`, one file
+after the other; a test that passed runs again only after the repository has changed.
 """
 
 

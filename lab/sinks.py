@@ -34,7 +34,7 @@ class Sinks:
     """
 
     name = "sinks"
-    title = "A driver that is killed beside its sink's commit"
+    title = "A driver that is killed around its sink's commit"
 
     def __init__(self, cells: Sequence[Cell] = CELLS, sitting: float = SITTING_SECONDS) -> None:
         self._cells, self._sitting = cells, sitting

@@ -125,7 +125,8 @@ def remark(cells: Mapping[str, Done], left: Sequence[str]) -> str:
     more, fewer = (sorted(f"`{name[1:]}`" for name in found if name[0] == sign) for sign in "+-")
     return (
         f"Commit {commits(cells)}. PySpark {version('pyspark')}. Variables that only a driver has: "
-        f"{', '.join(more) or 'none'}. Those that only `spark-submit` has are {len(fewer)} of the shell that calls it."
-        " Code of the public repositories is no part of this one: a script of theirs runs where its file lies below"
+        f"{', '.join(more) or 'none'}. Variables that only `spark-submit` has are {len(fewer)} of the shell that calls"
+        " it. Code of the public repositories is no part of this one: such a script runs in the directory of its file "
+        "below"
         " `build/proofs/scripts/given/OWNER/REPOSITORY`." + (f" **Not run yet:** {', '.join(left)}." if left else "")
     )

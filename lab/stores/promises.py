@@ -55,7 +55,7 @@ def _on_all(test: str, more: Mapping[Server, Sequence[str]] | None = None) -> di
 
 PROMISES: tuple[Promise, ...] = (
     Promise(
-        "Of several creations of one name at one moment exactly one succeeds, from Python and from Spark's JVM",
+        "Exactly one of several simultaneous creations of a name succeeds, from Python and from Spark's JVM",
         _on_all(
             "test_of_creations_at_one_moment_one_wins",
             {
@@ -81,7 +81,7 @@ PROMISES: tuple[Promise, ...] = (
         },
     ),
     Promise(
-        "What was written is listed and read at once",
+        "A write is listed and read immediately",
         _on_all("test_what_was_written_is_listed_and_read_at_once"),
     ),
     Promise(
@@ -109,7 +109,7 @@ PROMISES: tuple[Promise, ...] = (
         {server: (f"{_COLLECTOR}[{parameter}]",) for server, parameter in _PARAMETER.items()},
     ),
     Promise(
-        "Spark executes every shape of query there, and a later epoch goes on from the base",
+        "Spark executes every shape of query there, and a later epoch continues from the base",
         {
             Server.S3: (f"{_SPARK}::test_every_layout_on_s3",),
             Server.HDFS: (f"{_SPARK}::test_every_layout_on_hdfs",),

@@ -47,9 +47,8 @@ class Stores:
     def about(self) -> str:
         """What is done and what has to hold."""
         return (
-            "Each promise is shown by tests that run on a real server: how many of them held. A test that was left out"
-            " counts as one that did not hold; a dash says that the server does not need the promise, or cannot be"
-            " asked."
+            "Tests on a real server show each promise; the table counts the tests that held. An omitted test counts as"
+            " failed; a dash means that the server does not need the promise, or cannot be asked."
         )
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:

@@ -15,24 +15,23 @@ from tests.support.releases.installed import ROOT
 PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 KINDS = ("agree", "cautious", "unknown", "missed", "false alarm")
 _HEAD = """\
-# What the verdicts are worth
+# Verdicts compared with Spark
 
-`spark-ha checkpoint verify --depth full --spark-version` was asked about {cases:,} damaged checkpoints, and so was
-Spark: each release recorded them, and was started again on a copy with that damage, with one new file of input, up to
+`spark-ha checkpoint verify --depth full --spark-version` judged {cases:,} damaged checkpoints, and so did Spark: each
+release recorded them, and was started again on a copy with the same damage, with one new file of input, up to
 {starts} times in a row. Spark is *right* when every start ends with the rows that a whole checkpoint gives, under the
 same query id.
 
-A checkpoint that is *restored N back* was asked about as well: whether the batch N before the newest is on its
-restorable list. Where it is, Spark was started from what a restore of that batch makes; where it is not, from the same
-files with the logs taken back to it.
+For a checkpoint *restored N back*, the question is whether the batch N before the newest is on its restorable list. If
+so, Spark was started from a restore to this batch; if not, from the same files with the logs cut back to the batch.
 
 - **agree**: the verdict is yes and Spark was right, or it is no and Spark was not.
 - **cautious**: the verdict is no and Spark was right; on purpose, with the reason below.
-- **unknown**: the files do not say it. `--depth prove` tells.
+- **unknown**: the files do not show it; `--depth prove` does.
 - **missed**: the verdict is yes, and Spark failed or went wrong.
 - **false alarm**: the verdict is no, and Spark was right.
 
-`make proof SUITE=verdicts` asks Spark what is not answered yet and writes this page. The answers lie in
+`make proof SUITE=verdicts` asks Spark the open questions and writes this page. The answers are stored in
 `lab/verdicts/data`, one line each; the reasons in `lab/verdicts/disagreements.toml`.
 """
 

@@ -65,9 +65,10 @@ class Zombies:
             "In each cell a driver of Spark with two executors in other processes runs a query with two stateful"
             " operators into a file sink. In one batch it is stopped at a moment: a proxy holds one request, then"
             " processes are frozen (SIGSTOP) or, for 'executors only', the driver is killed. A second driver takes over"
-            " with `LayeredWorkArea`, commits batches, and what was frozen goes on; a request that was held arrives"
-            " only then. The gate of the old driver stays open: exclusive creates and the fence have to do alone. The"
-            " old epoch adds no entry to its logs, each file that the new one began with is as it was, both the"
+            " with `LayeredWorkArea`, commits batches, and the frozen part continues; a held request arrives only "
+            "then. The gate"
+            " of the old driver stays open: exclusive creates and the fence have to do alone. The old epoch adds no "
+            "entry to its logs, each file that the new one began with is as it was, both the"
             " component leaves deletes to the collector and the collector removes files, and afterwards output and"
             " state are those of a batch over all input. Every pair of two columns is in a cell."
         )

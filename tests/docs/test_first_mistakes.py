@@ -80,7 +80,7 @@ MISTAKES = [
         task={"application": "orders.py"},
     ),
     Mistake(
-        "a file beside the script is not shipped",
+        "a file next to the script is not shipped",
         "settings.ini is next to the script on the submitting host, and is not shipped automatically: ship it "
         "with --files settings.ini (files=['settings.ini']) and open it by its bare name, 'settings.ini'",
         script="from pathlib import Path\n\nPath(__file__).with_name('settings.ini').read_text()\n",

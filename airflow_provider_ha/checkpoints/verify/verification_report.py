@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def meaning(self) -> str:
-        """Consequence for a decision: whether Spark can start, and what is lost."""
+        """Consequence for a decision: whether Spark can start, and the losses."""
         return f"{_STARTS[self.blocks]} {MEANINGS[self.code].what}"
 
     @property
