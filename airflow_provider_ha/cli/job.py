@@ -265,7 +265,7 @@ def logs(
         newest = job.snapshot().run
         view = newest if newest is not None and run is None else job.runs.get(run or 1)
         if not hide_secrets(job, view):
-            console.err.print("The job graph cannot be read: only what looks like a secret is hidden.")
+            console.err.print("The job graph cannot be read: only values that look like secrets are hidden.")
         submission = choose(job_id, view, attempt)
         printed = _PrintedLines(as_json=as_json, one_document=not follow)
         if follow:

@@ -102,7 +102,7 @@ def submit(
         WaitFor,
         typer.Option(
             help="running: each query that the script starts has committed a batch, or found no data. finished: follow "
-            "the run to its end. none: return at once."
+            "the run to its end. none: return immediately."
         ),
     ] = WaitFor.RUNNING,
     wait: Annotated[
@@ -181,8 +181,8 @@ def _ways_on(job_id: str) -> None:
 def _detached(job_id: str, request_id: str, run: SubmittedRun | None) -> None:
     if run is None:
         _note(
-            "interrupted before the answer: the job may be submitted. "
-            f"`spark-ha job show {job_id}` says it; the same command with --request-id {request_id} makes no second run"
+            f"interrupted before the answer: the job may be submitted. `spark-ha job show {job_id}` shows it; the same "
+            f"command with --request-id {request_id} starts no second run"
         )
         return
     _note(f"detached: run {run.run} of job {job_id} continues")
@@ -238,7 +238,7 @@ def move(
     acting = CallerIdentity(force=force)
     with cluster(context, as_json=as_json) as client:
         if dry_run and abandon:
-            raise ConfigurationError("--dry-run and --abandon exclude each other", next_step="Use one of these options")
+            raise ConfigurationError("--dry-run and --abandon exclude each other", next_step="Leave one option out")
         request = _move_request(conf, packages, master, accept_verdict, accept_unverified, stop=stop, wait=wait)
         with HaClient.open(other_cluster(target, to)) as there:
             if abandon:

@@ -340,7 +340,7 @@ def import_archive(
     ] = None,
     scratch: Annotated[
         Path | None,
-        typer.Option(help="On S3 and HDFS: directory in which FILE is unpacked and removed; default: beside FILE."),
+        typer.Option(help="On S3 and HDFS: directory in which FILE is unpacked and removed; default: that of FILE."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
