@@ -16,8 +16,8 @@ from lab.stores.promises import PROMISES, Server
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 SAMPLE = (
-    ("Of several creations of one name", Server.DIRECTORY),
-    ("Of several creations of one name", Server.S3),
+    ("Exactly one of several simultaneous creations", Server.DIRECTORY),
+    ("Exactly one of several simultaneous creations", Server.S3),
     ("A creation whose answer was lost", Server.S3),
     ("The collector removes only", Server.HDFS),
     ("A checkpoint that Spark alone wrote", Server.S3),

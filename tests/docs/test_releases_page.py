@@ -14,7 +14,7 @@ ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.s
 
 
 def test_each_shape_has_its_row_and_says_who_recorded_it() -> None:
-    shapes = ROWS[ROWS.index(["Shape", "What it is", "Recorded with"]) :]
+    shapes = ROWS[ROWS.index(["Shape", "Content", "Recorded with"]) :]
     told = {row[0].strip("`"): row[2] for row in shapes if row[0].startswith("`") and len(row) == len(shapes[0])}
     expected = {}
     for shape in SHAPES:

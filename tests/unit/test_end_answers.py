@@ -135,7 +135,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             SUSPEND_SAVED,
             None,
             (
-                "run 3 ended (checkpoint 7), because its script ended,  without a savepoint. "
+                "run 3 ended (checkpoint 7), because its script ended, without a savepoint. "
                 "`spark-ha savepoint trigger flights` copies its newest proven checkpoint"
             ),
         ),

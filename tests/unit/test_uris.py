@@ -142,7 +142,7 @@ def test_a_sign_that_spark_submit_cannot_be_told_stands_for_one_file(tmp_path: P
 
     assert list_item(tmp_path / "a?[1]") == f"file://{tmp_path}/a%2A%2A1%2A"
     (tmp_path / "a-?-1-").touch()
-    with pytest.raises(ConfigurationError, match=r"cannot tell '.*/a-\?-1-' from '.*/a\?\[1\]'"):
+    with pytest.raises(ConfigurationError, match=r"spark-submit confuses '.*/a-\?-1-' with '.*/a\?\[1\]'"):
         list_item(tmp_path / "a?[1]")
 
 

@@ -1,16 +1,15 @@
-"""Health of a cluster's jobs beside their leaders: results, checkpoints and restore drills.
+"""Health of a cluster's jobs, in addition to their leaders: results, checkpoints and restore drills.
 
-Of each job that is seven reads, in two round trips for all: the status, the graph pointer and the numbers of its runs
-and checkpoints, then the newest run, its result and the newest checkpoint. Of a job that was recovered it is two or
-three more: how its newest drivers ended; where none has led for long since, three more for each of its newest attempts.
-Of a job with a new run it is one more: a run that failed may be followed by
-another one before the next look. Nothing of them is kept: a job may be deleted and made again. Drills come from
-storage, and are what a thread beside has read until now.
+Seven reads per job, in two round trips for all jobs: the status, the graph pointer and the numbers of its runs and
+checkpoints, then the newest run, its result and the newest checkpoint. For a recovered job, two or three more reads:
+the ends of its newest drivers; without a lasting leader since, three more reads per newest attempt. For a job with a
+new run, one more read: a failed run may be followed by another run before the next inspection. These reads are not
+cached: a job may be deleted and created again. Drills come from storage; another thread reads them.
 
-Drills lie in storage. One that does not answer holds a call for minutes, once for each job, and no thread can be ended:
-in the threads of the hub such calls would keep the looks of all other triggers waiting.
+Drills are stored in storage. A storage that does not answer blocks a call for minutes, once per job, and a thread
+cannot be ended: in the threads of the hub such calls would delay the inspections of all other triggers.
 
-Invariants: who asks never waits for storage; no two threads read at once.
+Invariants: a caller never waits for storage; at most one thread reads at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ log = logging.getLogger(__name__)
 class _DrillReading:
     """The newest drill of a job.
 
-    :param looked: When storage was asked, successfully or not; on a clock that never goes back.
+    :param looked: Time of the last read, successful or not; on a monotonic clock.
     :param newest: Key and record; ``None`` without one.
     """
 
@@ -68,9 +67,9 @@ class _DrillReading:
 
 
 class NewestDrills:
-    """The newest drill of each live job, as far as it is known by now. For any thread.
+    """Newest known drills of the live jobs. Thread-safe.
 
-    :param interval: Seconds between two looks at the drills of a job: each lists a folder of the storage.
+    :param interval: Seconds between two reads of the drills of a job; a read lists a folder of the storage.
     """
 
     def __init__(self, interval: float) -> None:
@@ -83,19 +82,19 @@ class NewestDrills:
 
     @property
     def version(self) -> int:
-        """Another number whenever the newest drill of any job has become another one."""
+        """Version number; it changes when the newest drill of any job changes."""
         return self._version
 
     def of(self, job_id: str) -> Drill | None:
-        """Return what is known; ``None`` for no drill, and before the first answer."""
+        """Return the known drill; ``None`` without one, and before the first answer."""
         with self._lock:
             known = self._known.get(job_id)
         return known.newest[1] if known is not None and known.newest is not None else None
 
     def read(self, client: HaClient, jobs: Sequence[str]) -> None:
-        """Begin to read the drills that are due, and return at once; does nothing while a thread still reads.
+        """Start to read the due drills, and return immediately; a no-op while a thread still reads.
 
-        :param jobs: All live ones: of every other job nothing is kept.
+        :param jobs: All live jobs: the drills of other jobs are dropped.
         """
         with self._lock:
             if self._reading or self._closed:
@@ -109,7 +108,7 @@ class NewestDrills:
             threading.Thread(target=self._read, args=(client, due), name="spark-ha-drills", daemon=True).start()
 
     def close(self) -> None:
-        """Have the thread that reads, if any, end after the job at which it is."""
+        """Let the reading thread, if any, end after its current job."""
         self._closed = True
 
     def _is_due(self, job_id: str, now: float) -> bool:
@@ -144,10 +143,10 @@ T = TypeVar("T")
 
 
 class ExclusiveCalls:
-    """Refuses a call while an earlier one goes on.
+    """Refuses a call while an earlier call is in progress.
 
-    One that was given up goes on in its thread: one more at each poll would take every thread of the hub, and what they
-    read is not for several threads.
+    An abandoned call continues in its thread: one more call per poll would occupy every thread of the hub, and the read
+    data is not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -178,9 +177,9 @@ RecordT = TypeVar("RecordT", bound=Record)
 class HealthView:
     """The health of a cluster's jobs.
 
-    :param interval: Seconds for which an answer holds.
-    :param drills: Whether restore drills are looked at as well.
-    :param drill_interval: Seconds between two looks at the drills of a job: each lists a folder of the storage.
+    :param interval: Seconds for which an answer is valid.
+    :param drills: Whether restore drills are also read.
+    :param drill_interval: Seconds between two reads of the drills of a job; a read lists a folder of the storage.
     """
 
     def __init__(self, bounds: HealthLimits, *, interval: float, drills: bool, drill_interval: float) -> None:
@@ -194,15 +193,15 @@ class HealthView:
         self._found: dict[Watched, Condition] = {}
 
     def known(self, jobs: Sequence[str]) -> dict[Watched, Condition]:
-        """Return what was wrong with each of these jobs when they were read last."""
+        """Return the problems of the jobs at their last read."""
         there = set(jobs)
         return {each: condition for each, condition in self._found.items() if each[0] in there}
 
     def read(self, client: HaClient, jobs: Sequence[str]) -> None:
-        """Read what is wrong with each job, if that is due. Called in a thread; does not wait for storage.
+        """Read the problems of the jobs, if that is due. Called in a thread; does not wait for storage.
 
-        :raises NotConnectedError: It could not be found out.
-        :raises asyncio.TimeoutError: An earlier read still goes on.
+        :raises NotConnectedError: ZooKeeper did not answer.
+        :raises asyncio.TimeoutError: An earlier read is still in progress.
         """
         self._alone(partial(self._read, jobs=jobs))(client)
 
@@ -216,7 +215,7 @@ class HealthView:
         if time.monotonic() - self._read_at < self._interval and drilled == self._drilled:
             return
         now, found, live = client.clock.now(), dict[Watched, Condition](), list[str]()
-        # A look earlier: an answer that came too late was told of by nothing, and clocks of hosts differ.
+        # One interval earlier: a late answer caused no event, and clocks of hosts differ.
         since = (self._looked or now - timedelta(seconds=self._interval)) - timedelta(seconds=self._interval)
         for start in range(0, len(jobs), _AT_ONCE):
             for job_id, health in _of_jobs(client, jobs[start : start + _AT_ONCE], since):
@@ -232,11 +231,11 @@ class HealthView:
 
 @dataclass(frozen=True, slots=True)
 class _JobReading:
-    """What two round trips say of a job.
+    """Facts about a job from two round trips.
 
-    :param ends: How its newest driver ended, and the one before it; ``None`` for one that has not, or is not known.
-    :param ended: Which attempt the former is; 0 for none.
-    :param attempt: The newest one of its run; 0 for none.
+    :param ends: Ends of its newest driver and of the driver before; ``None`` for a live driver or an unknown end.
+    :param ended: Attempt of the newest ended driver; 0 for none.
+    :param attempt: Newest attempt of its run; 0 for none.
     :param again: Whether the run before it has failed.
     """
 
@@ -257,7 +256,7 @@ class _JobReading:
         return (yield from loop_steps(self.paths, self.health.run, self.attempt, now, led_since=since, lost=lost))
 
     def missing(self, since: datetime) -> Iterator[str]:
-        """Yield what else has to be read of the few jobs of which something is to be told; *since*: of new runs."""
+        """Yield the further nodes to read for the few jobs with an event; *since* selects new runs."""
         health = self.health
         if health.run > 1 and health.made_at is not None and health.made_at >= since:
             yield self.paths.run_result(health.run - 1)
@@ -267,7 +266,7 @@ class _JobReading:
             yield self.paths.submission_exit(health.run, self.ended - 1)
 
     def judged(self, read: Mapping[str, Node | None]) -> JobHealth:
-        """Return the health of the job, with *read* of what was missing."""
+        """Return the health of the job, with the further nodes in *read*."""
         health, (newest, before) = self.health, self.ends
         previous = read.get(self.paths.run_result(health.run - 1)) if health.run > 1 else None
         if before is None and self.ended > 1:
@@ -276,7 +275,7 @@ class _JobReading:
 
 
 def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator[tuple[str, JobHealth]]:
-    """Yield what the records of each job say; *since* tells which runs are new."""
+    """Yield the health of the jobs from their records; runs after *since* are new."""
     known = list(_known(client, jobs))
     missing = tuple(path for each in known for path in each.missing(since))
     third = client.coordinator.read(Reads(missing)).nodes if missing else {}
@@ -338,7 +337,7 @@ def _ends(job: JobPaths, run: int, attempt: int) -> tuple[str, str]:
 
 
 def _readable(node: Node | None, kind: type[RecordT]) -> RecordT | None:
-    """Return a record; ``None`` also for one that cannot be read: a damaged one is no news of the job's health."""
+    """Return a record; ``None`` also for an unreadable record, which is no news of the job's health."""
     try:
         return None if node is None else kind.from_bytes(node.data, source=node.path)
     except RecordCorruptError:

@@ -1,8 +1,8 @@
 """Conditions of a job, from its records and the time. Pure.
 
-A driver may end itself when its job is stalled (``restart_stalled``): then its leader does not say so for long enough
-to be reported, and neither do the next ones. So a job is stalled also when two drivers in a row ended themselves for it
-at the same batch, until a later one commits: a restart has not helped, and a person has to look.
+A driver may end itself when its job is stalled (``restart_stalled``): then neither this leader nor the next leaders
+report the stall long enough for an event. So a job is also stalled when two drivers in a row ended themselves at the
+same batch, until a later driver commits: a restart did not help, and a person has to act.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def stalls_again(newest: SubmissionExit | None, before: SubmissionExit | None) -
     """Return the end of the newer of two drivers, when both were stalled at the same batch.
 
     :param newest: The end of the newest driver of a run that has ended.
-    :param before: That of the driver just before it.
+    :param before: The end of the driver before it.
     """
     if not (ended_by_a_stall(newest) and ended_by_a_stall(before)):
         return None
@@ -58,12 +58,12 @@ def stalls_again(newest: SubmissionExit | None, before: SubmissionExit | None) -
 def judge_stall(
     run: int, status: Status | None, checkpoint: CheckpointPointer | None, again: SubmissionExit | None, grace: float
 ) -> Condition:
-    """Return a condition; one without a kind when the job is not stalled.
+    """Return a condition, without a kind if the job is not stalled.
 
     :param run: Its live run.
-    :param status: What a leader of that run wrote last.
-    :param again: What :func:`stalls_again` says of its drivers that ended.
-    :param grace: Seconds that the leader has to say so.
+    :param status: Last status that a leader of the run has written.
+    :param again: Result of :func:`stalls_again` for its ended drivers.
+    :param grace: Seconds that the leader has to report it.
     """
     facts: Event = {
         "run": run,
@@ -103,14 +103,14 @@ NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """What is still healthy.
+    """Limits of a healthy job.
 
     :param checkpoint_grace: Seconds for which checkpoints may fail.
-    :param checkpoint_age: Seconds that the newest checkpoint may be old while there are batches that it does not hold.
-        A leader has *checkpoint_grace* to take another one: after a long outage the newest one is old.
+    :param checkpoint_age: Maximum age in seconds of the newest checkpoint while there are later batches. A leader has
+        *checkpoint_grace* to take a new checkpoint: after a long outage the newest checkpoint is old.
     :param stall_grace: Seconds that a job has to be STALLED: a driver may end itself, and be recovered, within these.
-    :param recovery_point: Seconds that what a drill restored may have been old; ``None`` for any age.
-    :param recovery_time: Seconds that a drill may have taken; ``None`` for any time.
+    :param recovery_point: Maximum age in seconds of the state that a drill restored; ``None`` for any age.
+    :param recovery_time: Maximum duration in seconds of a drill; ``None`` for any duration.
     """
 
     checkpoint_grace: float
@@ -122,17 +122,17 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHealth:
-    """What the records of one job say.
+    """Facts about a job from its records.
 
     :param run: Number of its newest run; 0 for none.
     :param job_id: The job.
-    :param made_at: When that run was made.
-    :param start: The start of that run.
-    :param result: Of that run.
-    :param previous: Of the run before it, when the newest run was made since the last look.
-    :param status: What a leader of that run wrote last.
+    :param made_at: Time of the run's creation.
+    :param start: Start of the run.
+    :param result: Result of the run.
+    :param previous: Result of the run before, if the newest run was created since the last read.
+    :param status: Last status that a leader of the run has written.
     :param checkpoint: The job's newest checkpoint, of any run.
-    :param stalls_again: The end of the newest driver that ended, when it and the one before were stalled at one batch.
+    :param stalls_again: End of the newest ended driver, if it and the driver before were stalled at the same batch.
     :param loops: The last failure of a run whose newest attempts have failed in a row.
     :param drill: Its newest drill.
     """
@@ -161,14 +161,14 @@ class JobHealth:
 
     @property
     def starts_from_newest(self) -> bool:
-        """Whether the newest run goes on from the newest checkpoint, and with the numbers of its batches."""
+        """Whether the newest run continues from the newest checkpoint, with the same batch numbers."""
         start, newest = self.start, self.checkpoint
         named = (start.kind, start.source_job, start.source_id)
         return newest is not None and named == (StartKind.CHECKPOINT, self.job_id, str(newest.number))
 
 
 def judge_health(health: JobHealth, bounds: HealthLimits, now: datetime) -> dict[str, Condition]:
-    """Return a condition for each kind of event about health and drills; one without a kind where nothing is wrong."""
+    """Return the conditions by kind of event about health and drills; without a kind for a healthy job."""
     found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
     if health.is_live:
         stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
@@ -182,10 +182,10 @@ def judge_health(health: JobHealth, bounds: HealthLimits, now: datetime) -> dict
 
 
 def of_leaders(seen: Mapping[Watched, Condition]) -> dict[Watched, Condition]:
-    """Return *seen* without what only a leader knows, of jobs that it does not lead any more.
+    """Return *seen* without facts of a leader that no longer leads the job.
 
-    A leader that is gone leaves its status behind, and that says nothing about the next one: of another epoch it does
-    not count, until the new leader has written its own and that was read.
+    The status of a former leader remains, and is not valid for the next leader: the status of another epoch does not
+    count, until the new leader has written its own status and it was read.
     """
     return {
         (job_id, what): Condition() if _has_gone(condition, seen.get((job_id, LEADER))) else condition
@@ -215,7 +215,7 @@ def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") 
 def _loop(health: JobHealth) -> Iterator[Condition]:
     last = health.loops
     if last is not None:
-        # One condition for the whole loop: it is told once, also when attempts fail differently.
+        # One condition for the whole loop: it is reported once, also when attempts fail differently.
         run = last.run if last.run is not None else health.run
         facts: Event = {"run": run, "attempt": last.attempt, "reason": last.sentence}
         yield Condition(kind=FAILING, key=(health.run,), facts=facts, recorded=True)
@@ -241,7 +241,7 @@ def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iter
     if status.message.startswith(NO_CHECKPOINT):
         failing: Event = {"reason": status.message.removeprefix(NO_CHECKPOINT)}
         yield Condition(kind=CHECKPOINT_FAILING, key=key, lasting=bounds.checkpoint_grace, facts={**facts, **failing})
-    # A checkpoint of an earlier run is as old as the time in which nothing ran: what it does not hold is of this run.
+    # A checkpoint of an earlier run is as old as the pause before this run: later batches are of this run.
     own = health.own
     taken = own.created_at if own is not None else health.made_at
     if taken is None:
@@ -258,10 +258,10 @@ def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iter
 
 
 def _is_behind(health: JobHealth, status: Status) -> bool:
-    """Whether there are committed batches that the checkpoint does not hold: without input, an old one holds all.
+    """Whether there are committed batches after the checkpoint: without input, an old checkpoint has all.
 
-    Batches are numbered anew by a run that starts fresh, and go on from its source in any other one: the cut of a
-    checkpoint says something about this run only when it is the run's, or when the run goes on from it.
+    A run that starts fresh numbers its batches anew, any other run continues the numbers of its source: the cut of a
+    checkpoint applies to this run only if the run took it, or continues from it.
     """
     known = health.checkpoint if health.starts_from_newest else health.own
     if known is None and health.start.kind is not StartKind.FRESH:

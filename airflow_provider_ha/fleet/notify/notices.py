@@ -1,9 +1,9 @@
 """Decide which conditions of a cluster's jobs become events. Pure.
 
-Debounced: a condition has to last before it is reported, and any change of it begins a new wait. One that lasts is
-reported again, because the DAG run that was to act on it may have failed; over is over, and its next occurrence is a
-new one. A granted leadership is reported once, and not at all when it existed before the watching began; one that ends
-an outage which was reported is a recovery, too.
+Debounced: a condition has to last before it is reported, and any change starts a new wait. A lasting condition is
+reported again, because the DAG run that had to act may have failed; after its end, the next occurrence is a new
+condition. A granted leadership is reported once, and not at all if it existed before the watching began; a leadership
+that ends a reported outage is also a recovery.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_provider_ha.api.documents.cluster_events import cluster_event
 
 
 Event = dict[str, Any]
-Watched = tuple[str, str]  # a job, and what of it is watched: of that one condition holds at a time
+Watched = tuple[str, str]  # a job, and a watched aspect, with one condition at a time
 CLUSTER: Watched = ("", "leader of the cluster")
 
-LEADER = "leader"  # what of a job is watched: how it is led. Of its health, each kind is by itself
+LEADER = "leader"  # aspect of a job: its leadership. Of its health, each kind is an aspect
 NO_LEADER = "no_leader"
 QUARANTINED = "quarantined"
 GRANTED = "leadership_granted"
@@ -44,13 +44,13 @@ KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One condition of one job.
+    """Condition of a job.
 
-    :param kind: One of ``KINDS``, or empty for nothing that is worth an event.
-    :param key: What has to stay the same for the condition to last: run, attempt, epoch.
+    :param kind: Kind from ``KINDS``, or empty without an event.
+    :param key: Values that stay equal while the condition lasts: run, attempt, epoch.
     :param lasting: Seconds that it has to last.
-    :param facts: What the event says.
-    :param recorded: Whether it holds also while the job has no leader: records say so, and not its leader.
+    :param facts: Facts of the event.
+    :param recorded: Whether it also holds while the job has no leader: records show it, not the leader.
     """
 
     kind: str = ""
@@ -61,7 +61,7 @@ class Condition:
 
 
 _UNLED = (NO_LEADER, QUARANTINED)  # the job has no leader, and needs one
-# A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage goes on.
+# A process that is no driver holds the lock for a moment: it ends a run, or cleans up. An outage continues.
 INTERIM = Condition(key=("interim",))
 UNKNOWN = Condition(key=("unknown",))  # a job that was not looked at yet
 
@@ -72,10 +72,11 @@ class _Lasting:
 
     :param lost: Since when the job is without a leader that lasts, also under its earlier attempts; ``None`` when it is
         not.
-    :param missing: Since when the wait for the first report of that counts, over all attempts: from a release on, when
-        the job was in quarantine.
+    :param missing: Start of the wait for the first report, over all attempts; the release, if the job was in
+        quarantine.
     :param outage: Whether it was reported.
-    :param told: When a missing leader was reported last; ``None`` when it was not, or a person had to act since.
+    :param told: Time of the last report of a missing leader; ``None`` without a report, or if a person had to act
+        since.
     """
 
     condition: Condition
@@ -90,11 +91,11 @@ class _Lasting:
 class Notices:
     """The events that were reported about each job.
 
-    :param repeat_after: Seconds after which a job that still has no leader is reported again.
-    :param remind_after: Seconds after which any other condition that lasts is.
+    :param repeat_after: Seconds after which a job without a leader is reported again.
+    :param remind_after: Seconds after which any other lasting condition is reported again.
     :param by_outage: Whether a missing leader is debounced and repeated over all attempts, for people: a job that is
-        led for a moment after each loss is reported every *repeat_after*, as one that is never led. A DAG that recovers
-        acts on one attempt, and has to hear of each.
+        led for a moment after each loss is reported every *repeat_after*, as a job that is never led. A DAG that
+        recovers acts on one attempt, and needs a report per attempt.
     """
 
     def __init__(self, repeat_after: float, remind_after: float = float("inf"), *, by_outage: bool = False) -> None:
@@ -106,8 +107,8 @@ class Notices:
     def take(self, seen: Mapping[Watched, Condition], now: float) -> list[Event]:
         """Return the events that are due.
 
-        :param seen: Every job of the cluster, with each of what is watched of it.
-        :param now: Seconds, on a clock that never goes back.
+        :param seen: All jobs of the cluster, with all watched aspects.
+        :param now: Seconds, on a monotonic clock.
         """
         first, before = self._watched is None, self._watched or {}
         self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}

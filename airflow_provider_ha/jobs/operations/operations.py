@@ -85,8 +85,10 @@ def _missing_of_stop(operation: Operation, end: RunEnd, job_id: str) -> str:
             f"`spark-ha job stop {job_id} --mode terminate`"
         )
     if end.drained and not drain:
-        return "not only suspended. Its last windows are emitted; a restore continues from the state before the "
-        f"drain: {_restore(job_id)}"
+        return (
+            "not only suspended. Its last windows are emitted; a restore continues from the state before the drain: "
+            f"{_restore(job_id)}"
+        )
     if operation.arguments.get("savepoint") and not end.result.get("savepoint_id"):
         return _without_savepoint(job_id)
     return ""

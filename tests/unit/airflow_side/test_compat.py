@@ -31,7 +31,7 @@ def test_a_release_outside_the_range_is_refused_with_both(version: str) -> None:
     ) as refused:
         require_supported(version)
 
-    assert refused.value.next_step == "Install apache-airflow>=3.0,<3.4 beside it"
+    assert refused.value.next_step == "Install apache-airflow>=3.0,<3.4 in the same environment"
 
 
 def test_the_range_is_what_it_is_called() -> None:

@@ -165,7 +165,7 @@ def test_an_index_of_differences_that_names_a_block_of_less_than_nothing_is_refu
     # The size of the second block is 200 bytes less than that of the first.
     index = b"\0\1k" + varint(0) + varint(len(properties)) + b"\1\1k" + varint(2 * 200 - 1) + struct.pack("<II", 0, 1)
     pieces = table([properties], lambda _: index, {b"rocksdb.properties": varint(0) + varint(len(properties))})
-    assert "exceeds the block" in problem(tmp_path, pieces)
+    assert "exceeds the index" in problem(tmp_path, pieces)
 
 
 def test_an_index_that_names_one_block_often_is_not_followed(tmp_path: Path) -> None:
