@@ -2,7 +2,7 @@
 
 ``look`` reads one job; ``jobs.condition`` decides about it. The order of the reads is the contract: results first, then
 graphs (R3). A run with a result is never run again, even if a graph pointer still names it (FLINK-10011). A job without
-a pointer is not recovered: the pointer exists if and only if a new leader has to.
+a pointer is not recovered: the pointer exists if and only if a new leader has to recover the job.
 
 A broken job differs from an unknown one. Broken (a damaged record, or a graph or file that is missing in a mounted
 root) is a reason for quarantine. Unavailable storage or ZooKeeper, or an unmounted root, is an error of ``look``, which
@@ -43,7 +43,7 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 class Quarantine(Record):
-    """``quarantine/<job_id>``: why a job is not recovered.
+    """``quarantine/<job_id>``: the reason why a job is not recovered.
 
     :param reason: Reason, for users.
     :param by: Process that wrote it.

@@ -1,16 +1,17 @@
 """Leadership of a cluster's jobs, with observations of whole jobs in a separate thread.
 
-Of each job two nodes are watched: its leader and its graph pointer. As long as both stay as they are, a job that is led
-or idle is not read again. Every other job is surveyed at each poll (:func:`~airflow_provider_ha.jobs.observe.survey`),
-and read as a whole when the survey cannot decide its state, and again when something has changed. These reads may read
-storage, so a separate thread makes them. Until a read ends, the earlier state of the job holds; a job that was never
-read is unknown, and has no event.
+Two nodes are watched per job: its leader and its graph pointer. While both stay unchanged, a job that is led or idle is
+not read again. Every other job is surveyed at each poll (:func:`~airflow_provider_ha.jobs.observe.survey`), and read as
+a whole when the survey cannot decide its state, and again after a change. These reads may read storage, so a separate
+thread makes them. Until a read ends, the earlier state of the job holds; a job that was never read is unknown, and has
+no event.
 
 A look (:mod:`~airflow_provider_ha.fleet.observations`) may read the graph of the job, which is in storage. Storage that
 does not answer holds it for minutes, and no thread can be ended: in the call that reads all leaders, the look at one
 job would hide the leaders of all others.
 
-Invariants: no caller waits for a look; one thread makes all looks of a watcher, one after the other.
+Invariants: a caller never waits for an observation; one thread makes all observations of a watcher, one after the
+other.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ _LONG = 30.0  # seconds after which a look without an answer is worth a line in 
 
 @dataclass(frozen=True, slots=True)
 class _ObservedJob:
-    """What the last look at a job has shown.
+    """Last observation of a job.
 
-    :param surveyed: The job as it was when the look was asked for.
-    :param began: When the look began, on a clock that never goes back.
+    :param surveyed: State of the job at the time of the request.
+    :param began: Start of the observation, on a monotonic clock.
     """
 
     surveyed: JobStatus[StandingDepth]
@@ -70,10 +71,10 @@ class _ObservedJob:
 
 
 class JobObserver:
-    """What looks have shown, as far as it is known by now. For any thread.
+    """Known observations of jobs. Thread-safe.
 
-    :param look_again: Seconds after which a job is looked at also when nothing has changed.
-    :param wake: Called from the thread of the looks when there is something new and no further look is due.
+    :param look_again: Seconds after which a job is observed again also without a change.
+    :param wake: Called from the observing thread after new results, when no further observation is due.
     """
 
     def __init__(self, look_again: float, wake: Callable[[], None]) -> None:
@@ -92,7 +93,7 @@ class JobObserver:
 
     @property
     def trouble(self) -> str | None:
-        """Why something is not known that should be by now; ``None`` when nothing is wrong."""
+        """Reason of a missing observation; ``None`` without a problem."""
         with self._changed:
             waited = time.monotonic() - self._began
             if self._current is not None and waited > _LONG:
@@ -100,15 +101,15 @@ class JobObserver:
             return next(iter(self._failed.values()), None)
 
     def of(self, job_id: str) -> JobObservation | None:
-        """Return what the last look at a job has shown; ``None`` before the first one has ended."""
+        """Return the last observation of a job; ``None`` before the end of the first observation."""
         with self._changed:
             known = self._known.get(job_id)
         return known.sight if known is not None else None
 
     def ask(self, client: HaClient, jobs: Sequence[JobStatus[StandingDepth]]) -> None:
-        """Have the jobs looked at that are due, and return at once.
+        """Request observations of the due jobs, and return immediately.
 
-        :param jobs: All of which only a look tells more, as they are now: of every other job nothing is kept.
+        :param jobs: Current states of all jobs that need an observation; other jobs are dropped.
         """
         there, now = frozenset(seen.job_id for seen in jobs), time.monotonic()
         with self._changed:
@@ -130,7 +131,7 @@ class JobObserver:
             self._thread = thread
 
     def close(self) -> None:
-        """Have the thread end, after the look that it makes now if any."""
+        """Let the thread end, after its current observation if any."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -158,7 +159,7 @@ class JobObserver:
             return self._client, self._current
 
     def _look_at(self, client: HaClient, seen: JobStatus[StandingDepth]) -> bool:
-        """Make one look; return whether it has an answer."""
+        """Observe a job; return whether there is an answer."""
         sight, why = None, ""
         try:
             sight = look(client.coordinator, client.store, client.paths, seen.job_id)
@@ -177,7 +178,7 @@ class JobObserver:
 
 
 def is_same(before: JobStatus[StandingDepth], now: JobStatus[StandingDepth]) -> bool:
-    """Whether nothing of a job has changed between two surveys."""
+    """Whether a job is unchanged between two surveys."""
     return (before.quarantined, before.mark) == (now.quarantined, now.mark)
 
 
@@ -216,10 +217,10 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class _SurveyedJob:
-    """What is known of a job.
+    """Known state of a job.
 
-    :param nodes: Its watched nodes as they were then.
-    :param until: When its condition is found out again, if nothing changes.
+    :param nodes: Its watched nodes at that time.
+    :param until: Time of the next evaluation of its condition, without a change.
     """
 
     nodes: tuple[object, ...]
@@ -229,12 +230,12 @@ class _SurveyedJob:
 
 
 class ClusterView:
-    """The leadership of a cluster's jobs. Not for several threads at once.
+    """Leadership of a cluster's jobs. Not thread-safe.
 
     :param grace: Seconds that a condition has to last.
     :param start_timeout: Seconds that a submission may take until it leads.
-    :param look_again: Seconds after which a job is looked at as a whole also when nothing has changed.
-    :param wake: Called from another thread when a look has shown something.
+    :param look_again: Seconds after which a job is observed as a whole also without a change.
+    :param wake: Called from another thread after a new observation.
     """
 
     def __init__(
@@ -276,15 +277,15 @@ class ClusterView:
 
     @property
     def trouble(self) -> str | None:
-        """Why jobs that have to be looked at are not known; ``None`` when nothing is wrong."""
+        """Reason of missing observations; ``None`` without a problem."""
         return self._looks.trouble
 
     def close(self) -> None:
-        """Look at no further job."""
+        """Stop the observations."""
         self._looks.close()
 
     def leadership(self, client: HaClient, jobs: Sequence[str], found: Nodes) -> dict[str, Condition]:
-        """Return how each job is led; reads those that may have changed. Called in a thread, never waits for storage.
+        """Return the leadership of the jobs; reads changed jobs. Called in a thread, never waits for storage.
 
         :param found: The watched nodes.
         :raises NotConnectedError: ZooKeeper did not answer.
@@ -311,7 +312,7 @@ class ClusterView:
         return known is None or known.surveyed.needs_a_look or known.nodes != nodes
 
     def _told_by(self, client: HaClient, seen: JobStatus[StandingDepth]) -> tuple[Condition | None, float]:
-        """Return what the survey tells, and until when that holds."""
+        """Return the condition from the survey, and the end of its validity."""
         before, now = self._known.get(seen.job_id), time.monotonic()
         if not seen.is_unclear and before is not None and is_same(before.surveyed, seen) and now < before.until:
             return before.condition, before.until
@@ -375,7 +376,7 @@ def _watched(cluster: ClusterPaths, job_id: str) -> tuple[str, str]:
 
 
 def _reason(client: HaClient, seen: JobStatus[StandingDepth], pointer: GraphPointer) -> str:
-    """Return why a job has no leader, with how the newest attempt that has ended did."""
+    """Return the reason why a job has no leader, with the end of its newest ended attempt."""
     run, attempt, paths = pointer.run, pointer.attempt, client.paths.job(seen.job_id)
     ended = attempt if seen.is_lost else attempt - 1
     try:

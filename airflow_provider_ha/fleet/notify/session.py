@@ -2,16 +2,16 @@
 
 Invariants:
 
-- An answer is kept only while the watch that was set with it has not fired, so it is what a read would return now, but
-  for the time that an event takes to arrive. A connection that is lost fires every watch.
-- A watch that is lost without a sound is found by :meth:`WatchedNodes.compare`, which reads without watching.
+- An answer is kept only until the watch that was set with it fires, so it equals the result of a new read, except for
+  the delay of an event. A lost connection fires every watch.
+- A silently lost watch is detected by :meth:`WatchedNodes.compare`, which reads without watching.
 
-What goes wrong here is no trouble of the wait: it is tried again a moment later. When the session ends, ZooKeeper
+An error here does not affect the wait: the operation is retried a moment later. When the session ends, ZooKeeper
 removes the nodes.
 
 ``asyncio.wait_for`` before Python 3.12 loses a cancellation that arrives in the same moment as the result
-(python/cpython#86296): it returns as if nothing had been asked. A trigger then goes on although Airflow has removed
-it. A build server hung on that for two minutes; every wait of this layer goes through here instead.
+(python/cpython#86296): it returns as if there was no request. A trigger then continues although Airflow has removed it.
+A build server hung on that for two minutes; every wait of this layer goes through here instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Nodes = Mapping[str, Node | None]
 
 
 class WatchedNodes:
-    """What a session has read and watches. Used from threads.
+    """Nodes that a session has read and watches. Used from threads.
 
     :param wake: Called with the path of a node that may have changed, from the session's thread.
     """
@@ -49,9 +49,9 @@ class WatchedNodes:
         self._kept: dict[str, Node | None] = {}
 
     def read(self, paths: Iterable[str], absent: Iterable[str] = ()) -> Nodes:
-        """Return the nodes, ``None`` for one that does not exist; what is new is watched first. For one thread.
+        """Return the nodes, ``None`` for a missing node; new nodes are watched first. For one thread.
 
-        :param absent: Those that are likely not to exist.
+        :param absent: Nodes that probably do not exist.
         :raises NotConnectedError: They could not be read.
         """
         with self._lock:
@@ -69,12 +69,12 @@ class WatchedNodes:
         return found | dict(read)
 
     def kept(self, paths: Iterable[str]) -> Nodes:
-        """Return those of the nodes that are watched, as they are; reads nothing."""
+        """Return the watched nodes among *paths* without a read."""
         with self._lock:
             return {path: self._kept[path] for path in paths if path in self._kept}
 
     def compare(self, paths: Sequence[str]) -> None:
-        """Read nodes again and wake those that wait for one that has changed without an event.
+        """Read nodes again and wake the waiters of a node that has changed without an event.
 
         :raises NotConnectedError: They could not be read.
         """
@@ -86,7 +86,7 @@ class WatchedNodes:
                 self._fired(path)
 
     def forget(self, unwanted: Callable[[str], bool]) -> None:
-        """Drop the answers that are waited for no longer; their watches stay until they fire."""
+        """Drop the answers without a waiter; their watches stay until they fire."""
         with self._lock:
             self._kept = {path: node for path, node in self._kept.items() if not unwanted(path)}
 
@@ -98,18 +98,18 @@ class WatchedNodes:
 
 
 def _mark(node: Node | None) -> int | None:
-    """Return what changes with each change of a node, also when it was removed and made again."""
+    """Return a mark that changes with each change of a node, also when it was removed and created again."""
     return None if node is None else node.modified_zxid
 
 
-# Of what is done in one turn of the loop: each waiter costs some 0.1 ms.
+# Waiters per turn of the loop: each costs some 0.1 ms.
 AT_ONCE = 250
 
 
 class Waiter:
     """One trigger's interest in some nodes.
 
-    :param absent: Those of them that are likely not to exist.
+    :param absent: Nodes that probably do not exist.
     """
 
     def __init__(self, paths: frozenset[str], absent: Sequence[str] = ()) -> None:
@@ -123,12 +123,12 @@ class Waiter:
             self._changed = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
-        """Say that one of the nodes may have changed."""
+        """Report that a node may have changed."""
         if not self._changed.done():
             self._changed.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Return when one of the nodes may have changed, at the latest after *seconds* (the poll is the backstop)."""
+        """Return when a node may have changed, at the latest after *seconds* (the poll is the backstop)."""
         if self._changed.done():
             return
         # A future and a timer, and no task that waits for an event: a triggerer has thousands of them.
@@ -140,17 +140,17 @@ class Waiter:
 
 
 class Waiters:
-    """All waiters of one loop. Not for other threads."""
+    """Waiters of a loop. Not for other threads."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[Waiter]] = {}
 
     def __contains__(self, path: str) -> bool:
-        """Whether a node is waited for."""
+        """Whether a node has a waiter."""
         return path in self._by_path
 
     def paths(self) -> list[str]:
-        """Return the nodes that are waited for."""
+        """Return the nodes with a waiter."""
         return list(self._by_path)
 
     @contextmanager
@@ -168,7 +168,7 @@ class Waiters:
                     del self._by_path[path]
 
     def wake(self, path: str) -> None:
-        """Wake those that wait for a node."""
+        """Wake the waiters of a node."""
         for waiter in self._by_path.get(path, ()):
             waiter.wake()
 
@@ -186,18 +186,18 @@ class Waiters:
 
 
 _AT_ONCE = 100  # in one transaction
-_AT_MOST = 500  # made by one call: others want the session as well
+_AT_MOST = 500  # made by one call: others also need the session
 
 
 class Announcements:
-    """What is announced in one session. For one thread at a time."""
+    """Announcements of a session. For one thread at a time."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._made: set[str] = set()
 
     def keep(self, wanted: Iterable[Announcement]) -> None:
-        """Make the nodes that are missing and remove those that are over. Raises nothing."""
+        """Create the missing nodes and remove the expired nodes. Never raises."""
         by_path = {announced.path: announced for announced in wanted}
         over = [Delete(path) for path in self._made if path not in by_path]
         new = [announced for path, announced in by_path.items() if path not in self._made][:_AT_MOST]
@@ -210,7 +210,7 @@ class Announcements:
             return
 
     def _applied(self, writes: Sequence[Create] | Sequence[Delete]) -> Iterable[str]:
-        """Yield the nodes that are as they shall be; together where all can be written, else one by one."""
+        """Yield the nodes that are in the required state; written together where possible, else one by one."""
         for start in range(0, len(writes), _AT_ONCE):
             some = writes[start : start + _AT_ONCE]
             try:
@@ -253,7 +253,7 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
 
 
 class Session:
-    """A client with what is watched and announced through it. Used from threads.
+    """A client with its watches and announcements. Used from threads.
 
     :param wake: Called with the path of a node that may have changed; with ``None`` when all may have.
     """

@@ -70,7 +70,8 @@ def cancel(
     if not operations.cancel_is_due(operation):
         log.warning(
             "Job %r has no driver at the moment, and a savepoint of a live run needs one: it is cancelled once it is "
-            "recovered. `spark-ha job cancel %s` ends it at once, and `spark-ha savepoint trigger %s` then copies its "
+            "recovered. `spark-ha job cancel %s` ends it immediately, and `spark-ha savepoint trigger %s` then copies "
+            "its "
             "newest checkpoint",
             job.job_id,
             job.job_id,
@@ -129,7 +130,7 @@ def stop(
 
 def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
     """Return why stopping a lost run needs a driver, and the remedy; empty if it does not. Pure."""
-    at_once = f"`spark-ha job stop {job_id}` ends it at once with checkpoint {lost.checkpoint}"
+    at_once = f"`spark-ha job stop {job_id}` ends it immediately with checkpoint {lost.checkpoint}"
     if lost.forgetful:
         why = "the run has no checkpoint yet, so its end would forget its committed batches"
         at_once = f"`spark-ha job cancel {job_id}` ends it immediately anyway"

@@ -276,7 +276,7 @@ def _require_deletable(job: JobContext, life: JobLife, *, keep_savepoints: bool,
         where = left[0].sentence if left is not None else "is being moved here"
         raise JobStateError(
             f"job {job.job_id!r} {where}",
-            next_step="End the move with `spark-ha job move`, or give it up with --abandon; nothing was removed",
+            next_step="End the move with `spark-ha job move`, or give it up with --abandon",
         )
 
 
@@ -284,8 +284,7 @@ def _require_no_live_run(job: JobContext) -> None:
     if (run := job.runs.live_run()) is not None:
         raise JobStateError(
             f"job {job.job_id!r} has a live run, number {run}",
-            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "nothing was removed",
+            next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`",
         )
 
 
@@ -314,7 +313,7 @@ def _make_gone(job: JobContext, leadership: Leadership, life: JobLife, record: D
         leadership.commit(*life.ends(record), *stays, *gone)
     except (NodeExistsError, VersionConflictError) as error:
         raise JobStateError(
-            f"job {job.job_id!r} was submitted or moved at this moment", next_step="Look at it; nothing was removed"
+            f"job {job.job_id!r} was submitted or moved at this moment", next_step="Inspect the job, then delete again"
         ) from error
     return replace(life, deleted=record, version=life.version + 1)
 
