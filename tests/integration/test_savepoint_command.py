@@ -188,7 +188,7 @@ def test_damage_is_a_no_with_the_file(alone: Call, tmp_path: Path) -> None:
 
 
 def test_a_savepoint_of_a_batch_that_cannot_be_restored_is_a_no(alone: Call, tmp_path: Path) -> None:
-    """Its bytes are as the manifest says, but what they say is nothing that Spark starts from."""
+    """Its bytes are as the manifest records, but what they say is nothing that Spark starts from."""
     directory, made = savepoint(tmp_path)
     part = made.queries[QUERY].model_copy(update={"batch": 7})
     (directory / "manifest.json").write_bytes(made.model_copy(update={"queries": {QUERY: part}}).to_bytes())

@@ -138,7 +138,7 @@ def test_a_script_with_dstreams_alone_is_refused_with_its_line(tmp_path: Path) -
     script.write_text("from pyspark.streaming import StreamingContext\nssc = StreamingContext(sc, 1)\nssc.start()\n")
 
     with pytest.raises(
-        ConfigurationError, match=r"main\.py, line 2 makes a StreamingContext: DStreams have no queries"
+        ConfigurationError, match=r"main\.py, line 2 creates a StreamingContext: DStreams have no queries"
     ):
         check_queries(script)
     script.write_text("from pyspark.streaming import StreamingContext\nrows.writeStream.queryName('a').start()\n")

@@ -151,7 +151,7 @@ def _loaded(part: LoadedState) -> LoadedStateView:
 
 
 class WrongFileView(View):
-    """One file that is not as the manifest says.
+    """One file that is not as the manifest records.
 
     :param path: Relative to the savepoint.
     :param message: The difference from the manifest.

@@ -118,7 +118,7 @@ class CountedSource(SourceType):
     """A source whose offset is a number of seconds or rows."""
 
     label = "`rate`, sockets, memory"
-    asked = "when it began, as the checkpoint has it: `rate` makes the same rows again"
+    asked = "when it began, as the checkpoint has it: `rate` creates the same rows again"
     silence = "`LOSS_POSSIBLE`: what keeps no such note has its rows in memory only"
 
     def takes(self, reading: SourceReading) -> bool:

@@ -146,7 +146,7 @@ def _refuse_existing(target: Path) -> None:
     if target.exists():
         raise ObjectExistsError(
             f"directory {target} exists already",
-            next_step="Each epoch and each checkpoint makes its own directory",
+            next_step="Each epoch and each checkpoint creates its own directory",
         )
 
 

@@ -120,9 +120,9 @@ class SparkSum:
         if recorded is None:
             return "the checksum file cannot be read"
         if recorded.size != self._size:
-            return f"it has {self._size} bytes, its checksum file says {recorded.size}"
+            return f"it has {self._size} bytes, its checksum file records {recorded.size}"
         if recorded.algorithm == "CRC32C" and self._value != recorded.value & _MASK:
-            return f"its CRC32C is {self._value}, its checksum file says {recorded.value & _MASK}"
+            return f"its CRC32C is {self._value}, its checksum file records {recorded.value & _MASK}"
         return ""
 
 

@@ -349,7 +349,7 @@ def source_log(directory: Tree, offsets: OffsetsEntry, position: int) -> str:
         return by_position
     if len(named) == len(offsets.sources) == 1:
         return f"{SOURCES}/{named[0]}"
-    reason = f"offset log format 1 does not say which of {', '.join(named)} is source {position}"
+    reason = f"offset log format 1 does not record which of {', '.join(named)} is source {position}"
     raise files.UnreadableError(SOURCES, reason, next_step=_NAMES_IN_OFFSETS)
 
 

@@ -325,6 +325,6 @@ def _from_zip(store: StateStore, name: str, later: list[tuple[str, str]]) -> lis
     for path, expected in content.files.items():
         file = store.file(path, StateFileKind.SST if path.startswith("SSTs/") else StateFileKind.LOG)
         if expected is not None and file.size != expected:
-            raise CheckpointCorruptError(file.path, f"it has {file.size} bytes, {name} says {expected}")
+            raise CheckpointCorruptError(file.path, f"it has {file.size} bytes, {name} records {expected}")
         found.append(file)
     return found + _changelogs(store, later)

@@ -97,7 +97,7 @@ class Payloads(Generic[P]):
         handle = self.handle_of(pointer)
         data = self.store.read(handle.key)
         if hashlib.sha256(data).hexdigest() != handle.sha256:
-            raise RecordCorruptError(f"{handle.key} has another digest than its pointer says")
+            raise RecordCorruptError(f"{handle.key} has another digest than its pointer")
         return data
 
     def discard(self, pointer: P) -> None:

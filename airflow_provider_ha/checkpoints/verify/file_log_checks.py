@@ -91,7 +91,7 @@ def _trouble(sink: Tree, uri: str, size: int) -> tuple[Code, str, str, str] | No
         return Code.UNREADABLE, error.path, error.message, "a file that can be read"
     if found == size:
         return None
-    return Code.SINK_FILE_SIZE, shown, f"it has {found} bytes", f"{size} bytes, as the log says"
+    return Code.SINK_FILE_SIZE, shown, f"it has {found} bytes", f"{size} bytes, as in the log"
 
 
 def _size(sink: Tree, uri: str) -> tuple[str, int]:

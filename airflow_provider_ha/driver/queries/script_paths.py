@@ -64,8 +64,8 @@ def beside_other_queries(query: str, location: str, sink: str | None) -> str:
     except ConfigurationError:
         place = f"/<copy of {location}>"
     return (
-        "Remove this location from the script or the conf to start the query from nothing, or make the query a job "
-        f"with another id, submitted with {parameters({query: place}, {query: sink})}, to continue from it"
+        "Remove this location from the script or the conf to start the query from nothing, or run the query in a "
+        f"job with another id, submitted with {parameters({query: place}, {query: sink})}, to continue from it"
     )
 
 

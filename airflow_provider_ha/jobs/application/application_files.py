@@ -72,7 +72,7 @@ def check_queries(script: Path) -> tuple[int, ...]:
                 others = True
     if discretized is not None and not streaming:
         raise ConfigurationError(
-            f"{script.name}, line {discretized} makes a StreamingContext: DStreams have no queries with checkpoints "
+            f"{script.name}, line {discretized} creates a StreamingContext: DStreams have no queries with checkpoints "
             "that could be recovered",
             next_step="Write the stream with spark.readStream and writeStream, or run the script with spark-submit",
         )

@@ -70,7 +70,7 @@ def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) 
 
     assert report.startable is None
     assert [finding.code.value for finding in report.findings] == ["UNREADABLE"]
-    assert "does not say which of clicks, events is source 0" in report.findings[0].found
+    assert "does not record which of clicks, events is source 0" in report.findings[0].found
 
 
 def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:

@@ -55,8 +55,8 @@ def test_a_spark_checksum_that_fits_is_no_problem() -> None:
 @pytest.mark.parametrize(
     ("recorded", "reason"),
     [
-        (spark_file(value=1), "its checksum file says 1"),
-        (spark_file(mainFileSize=10), "it has 9 bytes, its checksum file says 10"),
+        (spark_file(value=1), "its checksum file records 1"),
+        (spark_file(mainFileSize=10), "it has 9 bytes, its checksum file records 10"),
         (b"", "cannot be read"),
         (b"[]", "cannot be read"),
         (b'{"algorithm": "CRC32C", "value": 1e999, "mainFileSize": 9}', "cannot be read"),

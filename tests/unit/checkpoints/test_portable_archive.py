@@ -190,11 +190,11 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     ),
     "a longer file": (
         lambda m: [*m[:-1], (member(m[-1][0].name, size=len(m[-1][1]) + 1), m[-1][1] + b"x")],
-        "the manifest says",
+        "the manifest records",
     ),
     "a shorter file": (
         lambda m: [*m[:-1], (member(m[-1][0].name, size=len(m[-1][1]) - 1), m[-1][1][:-1])],
-        "the manifest says",
+        "the manifest records",
     ),
     "other bytes": (
         lambda m: [*m[:-1], (m[-1][0], bytes(len(m[-1][1])))],
@@ -311,7 +311,7 @@ def test_a_bomb_costs_no_memory(made: Made, place: Path, pack: Callable[[bytes],
 
     tracemalloc.start()
     try:
-        assert_refused(path, place, "the manifest says")
+        assert_refused(path, place, "the manifest records")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -206,7 +206,7 @@ def test_a_named_file_of_another_size_is_told(checkpoint: Path, sink: Path) -> N
     report = verify(LocalTree(checkpoint), sink=LocalTree(sink))
 
     assert found(report) == [("SINK_FILE_SIZE", "part 5.json")]
-    assert (only(report).found, only(report).expected) == ("it has 2 bytes", "4 bytes, as the log says")
+    assert (only(report).found, only(report).expected) == ("it has 2 bytes", "4 bytes, as in the log")
 
 
 def test_many_files_of_one_entry_are_one_finding_that_counts_them(checkpoint: Path, sink: Path) -> None:

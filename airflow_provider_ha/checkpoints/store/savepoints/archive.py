@@ -173,7 +173,7 @@ def _write_files(reader: MemberReader, directory: Path, savepoint: Savepoint) ->
         if expected is None:
             raise refused(f"it holds {member.name!r}, which is not in the manifest or occurred before")
         if member.size != expected.size:
-            raise refused(f"{member.name!r} has {member.size} bytes, the manifest says {expected.size}")
+            raise refused(f"{member.name!r} has {member.size} bytes, the manifest records {expected.size}")
         _write(reader, directory / member.name, member.name, expected)
     for name in missing:
         raise refused(f"it does not hold {name!r}, which is in the manifest")

@@ -119,7 +119,7 @@ def _problem(directory: Tree, name: str, expected: ManifestFile, *, digests: boo
     try:
         size = directory.file_size(name)
         if size != expected.size:
-            return f"it has {size} bytes, the manifest says {expected.size}"
+            return f"it has {size} bytes, the manifest records {expected.size}"
         if digests and expected.digested_by:
             with directory.opened(name) as file:
                 return difference(digest_of(SequentialReader(file), algorithm=expected.digested_by), expected)

@@ -389,5 +389,5 @@ def _difference(place: ObjectTree, name: str, expected: ManifestFile) -> str:
     except FileGoneError:
         return "it is in the manifest but missing"
     if item.size != expected.size:
-        return f"it has {item.size} bytes, the manifest says {expected.size}"
+        return f"it has {item.size} bytes, the manifest records {expected.size}"
     return "" if item.etag == expected.etag else "it was replaced: its etag differs"
