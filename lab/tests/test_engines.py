@@ -89,7 +89,7 @@ def test_what_a_sitting_has_no_time_for_is_left_to_the_next_one(tmp_path: Path, 
     assert found.remark.endswith("**Not caused yet:** first happens.")
 
 
-def test_every_event_has_a_name_of_its_own_and_says_how_long_masters_are_away() -> None:
+def test_every_event_has_its_own_name_and_the_time_without_masters() -> None:
     names = [row.name for row in rows()]
 
     assert len(names) == len(set(names))

@@ -108,7 +108,7 @@ def test_failed_tests_are_named_and_they_alone_run_again(clone: Clone) -> None:
     assert (counts(again)[-1], again.untrue) == (("all", "4", "4", "0", "0"), [])
 
 
-def test_an_interruption_between_files_goes_on(clone: Clone) -> None:
+def test_a_run_continues_after_an_interruption_between_files(clone: Clone) -> None:
     clone.add("test_a_good.py", GOOD)
     clone.add("test_b_also.py", GOOD.replace('ran("good")', 'ran("also")'))
     clone.stop_at = "tests/test_b_also.py: runs"

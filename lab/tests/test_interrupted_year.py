@@ -32,7 +32,7 @@ def progress(folder: Path) -> Progress:
 
 
 @pytest.mark.long
-def test_a_killed_year_goes_on_and_is_whole(tmp_path: Path) -> None:
+def test_a_killed_year_continues_and_is_complete(tmp_path: Path) -> None:
     for steps in (5, 20):
         with subprocess.Popen([sys.executable, "-c", _RUN, str(tmp_path)], env=os.environ) as simulating:
             wait_until(lambda: progress(tmp_path).steps >= steps, timeout=100, what=f"step {steps}")  # noqa: B023

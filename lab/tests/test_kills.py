@@ -27,7 +27,7 @@ def written(folder: Path, *values: int) -> Output:
     return Output(folder)
 
 
-def test_a_job_that_came_back_in_time_leaves_nothing_to_say() -> None:
+def test_a_job_that_recovers_in_time_causes_no_remark() -> None:
     assert untrue(Progress(kills=[kill(), kill(seconds=59.9)])) == []
 
 

@@ -139,7 +139,7 @@ def test_a_python_that_is_not_claimed_is_refused(matrix: Matrix, project: dict[s
     assert not wanted.contains(f"3.{last + 1}")
 
 
-def test_a_result_is_one_of_the_matrix_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_result_belongs_to_a_cell_of_the_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "wheel"
     wheel.write_bytes(b"wheel")
     monkeypatch.setattr(environment, "ROOT", tmp_path)
@@ -172,14 +172,14 @@ def test_the_releases_are_in_the_range_that_the_metadata_claims(
     assert Version(min(releases, key=Version)) == Version(oldest)
 
 
-def test_what_an_airflow_needs_beside_it_is_for_releases_of_the_axis(matrix: Matrix) -> None:
+def test_extra_requirements_of_an_airflow_are_for_releases_of_the_axis(matrix: Matrix) -> None:
     named = [release for entry in matrix.beside for release in entry.airflow]
 
     assert set(named) <= set(matrix.airflow)
     assert len(set(named)) == len(named)
 
 
-def test_a_cell_gets_what_its_airflow_needs_beside_it() -> None:
+def test_a_cell_installs_the_extra_requirements_of_its_airflow() -> None:
     beside = Beside(("3.0.6",), ("fastapi<1",), "Because.")
     matrix = Matrix(("3.12",), ("3.0.6", "3.3.2"), ("4.3.0",), (CELL,), (), (beside,))
 
@@ -199,7 +199,7 @@ def test_the_suites_are_there() -> None:
         assert (ROOT / arguments[0]).exists()
 
 
-def test_what_passed_is_known_until_the_wheel_or_the_tests_change(tmp_path: Path) -> None:
+def test_a_passed_cell_is_remembered_until_the_wheel_or_the_tests_change(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "results.json"
     run.remember(CELL, "digest", run.PASSED, 12.3, file)
     run.remember(Cell("3.10", "3.3.0", "4.1.0"), "digest", "failed: unit", 1.0, file)

@@ -13,7 +13,7 @@ from lab.outages import Outage, untrue
 HELD = Outage(away="broker", attempts=4, seconds=40.0, ended=None, exact=True)
 
 
-def test_a_job_that_goes_on_and_writes_each_row_once_keeps_the_promise() -> None:
+def test_a_job_that_continues_and_writes_each_row_once_keeps_the_promise() -> None:
     assert untrue([HELD]) == []
 
 

@@ -45,7 +45,7 @@ def test_an_interrupted_proof_plays_only_what_is_left(tmp_path: Path, monkeypatc
     assert proof.untrue == []
 
 
-def test_a_schedule_that_breaks_an_invariant_is_named_and_the_others_go_on(
+def test_a_schedule_that_breaks_an_invariant_is_named_and_the_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = played(monkeypatch, broken="two leaders; replay it with SPARK_HA_SEED=5")

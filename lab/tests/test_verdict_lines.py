@@ -36,7 +36,7 @@ CONTROL = {"starts": [start("a", "b"), start("c")]}
         ([start("a", "b"), start("c")], False, "another query id"),
     ],
 )
-def test_an_answer_is_right_when_each_start_says_what_a_whole_checkpoint_says(
+def test_an_answer_is_right_if_every_start_equals_a_start_of_the_whole_checkpoint(
     starts: list[dict[str, Any]], same_id: bool, said: str
 ) -> None:
     assert outcome({"starts": starts, "same_id": same_id}, CONTROL) == said
@@ -60,7 +60,7 @@ def test_the_words_of_an_error_that_differ_from_run_to_run_are_left_out() -> Non
         ("wrong at start 1", "unknown", "unknown"),
     ],
 )
-def test_a_verdict_agrees_when_it_says_what_spark_does(spark: str, verdict: str, agreement: str) -> None:
+def test_a_verdict_agrees_if_it_predicts_spark(spark: str, verdict: str, agreement: str) -> None:
     assert line(spark, verdict).agreement == agreement
 
 
@@ -100,7 +100,7 @@ def test_every_case_has_one_name_and_a_control() -> None:
     assert [case.name for case in every if (case.release, case.shape, case.damage.control) not in names] == []
 
 
-def test_a_control_is_started_as_often_as_what_it_stands_for() -> None:
+def test_a_control_is_started_as_often_as_its_damaged_checkpoint() -> None:
     starts = {(case.release, case.shape, case.damage.name): case.damage.starts for case in cases()}
 
     few = [case.name for case in cases() if starts[case.release, case.shape, case.damage.control] < case.damage.starts]

@@ -41,7 +41,7 @@ def case() -> Case:
     return cases(["4.2.0 hdfs: metadata removed"])[-1]
 
 
-def test_a_cell_says_how_many_agree_and_names_what_does_not() -> None:
+def test_a_cell_counts_agreements_and_names_disagreements() -> None:
     page = rendered([MISSED, AGREES, ALARM], [REASON])
 
     assert "| Damage | 4.1.4 | 4.2.0 |" in page

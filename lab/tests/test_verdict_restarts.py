@@ -46,7 +46,7 @@ def test_nothing_is_left_when_everything_was_taken(restarts: Any) -> None:
 
 
 @pytest.mark.parametrize(("failure", "gone"), [(ConnectionRefusedError(111), True), (ValueError("x"), False)])
-def test_an_error_of_the_connection_to_the_jvm_says_nothing_of_the_copy(
+def test_an_error_of_the_connection_to_the_jvm_does_not_judge_the_copy(
     restarts: Any, monkeypatch: pytest.MonkeyPatch, failure: Exception, gone: bool
 ) -> None:
     left: list[int] = []
@@ -73,5 +73,5 @@ def test_an_error_of_the_connection_to_the_jvm_says_nothing_of_the_copy(
         ("Invalid UUID string: x", "Invalid UUID string: x"),
     ],
 )
-def test_of_an_error_the_cause_is_told(restarts: Any, text: str, why: str) -> None:
+def test_the_cause_of_an_error_is_reported(restarts: Any, text: str, why: str) -> None:
     assert restarts.cause(text) == why

@@ -67,7 +67,7 @@ def test_an_answer_about_another_restore_does_not_count(case: Case, tmp_path: Pa
         assert sum(line.damage == "x" for line in lines) == shown
 
 
-def test_every_restored_batch_has_a_checkpoint_with_nothing_wrong_beside_it() -> None:
+def test_every_restored_batch_has_an_undamaged_control() -> None:
     restored = [case for case in cases() if case.damage.restored]
 
     assert {case.damage.control for case in restored} == {"whole, rewound 0, open 0", "whole, rewound 1, open 0"}

@@ -36,7 +36,7 @@ QUICK = {min(CHOSEN), max(CHOSEN)}  # the others: in `make test-long`
 @pytest.mark.parametrize(
     "release", [pytest.param(each, marks=() if each in QUICK else pytest.mark.long) for each in sorted(CHOSEN)]
 )
-def test_a_verdict_agrees_with_what_that_release_did_or_the_reason_is_known(
+def test_a_verdict_agrees_with_the_release_or_has_a_reason(
     release: str, by_name: dict[str, Case], tmp_path: Path
 ) -> None:
     recordings = unpack(release, tmp_path / "recorded")
@@ -48,7 +48,7 @@ def test_a_verdict_agrees_with_what_that_release_did_or_the_reason_is_known(
     assert judged(today, known()).unexplained == ()
 
 
-def test_the_page_is_what_the_kept_answers_say() -> None:
+def test_the_page_equals_the_stored_answers() -> None:
     assert PAGE.read_text(encoding="utf-8") == rendered(read(), known())
 
 

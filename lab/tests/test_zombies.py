@@ -73,7 +73,7 @@ def test_a_zombie_that_lives_and_deletes_all_it_sees_changes_nothing(s3: Stage, 
 
 
 @pytest.mark.hours
-def test_five_takeovers_in_a_row_one_of_them_killed_after_each_of_its_steps(s3: Stage, tmp_path: Path) -> None:
+def test_five_takeovers_in_a_row_with_a_kill_after_every_step(s3: Stage, tmp_path: Path) -> None:
     """No driver is killed or frozen: each one that is taken over from runs on, and dies of the fence."""
     with scene(s3, tmp_path, State.CHANGELOG_2) as on:
         on.stream.feed(3)

@@ -106,7 +106,7 @@ def test_many_reads_see_an_unanswered_write(cluster: Cluster, base: str) -> None
     assert seen.there(f"{base}/a").data == b"1"
 
 
-def test_to_read_nothing_asks_nobody(coordinator: Coordinator) -> None:
+def test_an_empty_read_sends_no_request(coordinator: Coordinator) -> None:
     seen = coordinator.read(Reads())
 
     assert (seen.nodes, seen.lists) == ({}, {})
@@ -132,14 +132,14 @@ def test_a_name_is_created_once(coordinator: Coordinator, base: str) -> None:
         coordinator.commit(Create(f"{base}/a"))
 
 
-def test_what_does_not_exist_is_found_as_none_and_has_no_children(coordinator: Coordinator, base: str) -> None:
+def test_a_missing_node_is_none_and_has_no_children(coordinator: Coordinator, base: str) -> None:
     assert coordinator.find(f"{base}/a") is None
     assert coordinator.children(f"{base}/a") == []
     with pytest.raises(NodeMissingError):
         coordinator.get(f"{base}/a")
 
 
-def test_ensure_makes_parents_and_leaves_what_is_there(coordinator: Coordinator, base: str) -> None:
+def test_ensure_creates_missing_parents_and_keeps_existing_nodes(coordinator: Coordinator, base: str) -> None:
     coordinator.commit(Create(f"{base}/a", b"kept"))
 
     coordinator.ensure(f"{base}/a/b/c", f"{base}/a")
@@ -148,7 +148,7 @@ def test_ensure_makes_parents_and_leaves_what_is_there(coordinator: Coordinator,
     assert coordinator.children(f"{base}/a/b") == ["c"]
 
 
-def test_a_watch_tells_of_a_creation_a_change_and_a_new_child(coordinator: Coordinator, base: str) -> None:
+def test_a_watch_reports_a_creation_a_change_and_a_new_child(coordinator: Coordinator, base: str) -> None:
     created, changed, child = threading.Event(), threading.Event(), threading.Event()
     coordinator.find(f"{base}/a", watch=created.set)
 

@@ -87,7 +87,7 @@ def test_a_key_that_is_the_directory_of_another_is_refused_and_harms_nothing(str
     assert strict.read("a/b") == strict.read("c") == b"1"
 
 
-def test_what_is_asked_for_below_an_object_is_missing(strict: ObjectStore) -> None:
+def test_a_key_below_an_object_is_missing(strict: ObjectStore) -> None:
     strict.write("c", b"1")
 
     assert strict.info("c/d") is None

@@ -99,7 +99,7 @@ def test_a_pause_is_at_most_what_the_client_library_waits(attempts: int, pause: 
     assert S3Limits(attempts=attempts).longest_pause == pause
 
 
-def test_the_page_tells_the_figures_that_are_in_use() -> None:
+def test_the_page_has_the_figures_of_the_code() -> None:
     limits, text = S3Limits(), " ".join(PAGE.read_text(encoding="utf-8").split())
 
     for told in (

@@ -91,7 +91,7 @@ def test_a_recovered_epoch_is_never_seen_as_lost(
     assert set(lost) == {1}
 
 
-def test_a_snapshot_shows_what_is_there(coordinator: Coordinator, paths: JobPaths, config: HaConfig) -> None:
+def test_a_snapshot_shows_the_records_of_the_job(coordinator: Coordinator, paths: JobPaths, config: HaConfig) -> None:
     submit(coordinator, paths)
     leadership = lead(coordinator, paths, config)
     coordinator.ensure(paths.checkpoint(9), paths.checkpoint(10))

@@ -58,7 +58,7 @@ def test_one_id_cannot_ask_for_two_things(coordinator: Coordinator, paths: JobPa
         ask(coordinator, paths, kind=OperationKind.CANCEL)
 
 
-def test_nothing_can_be_asked_of_a_job_without_a_live_run(coordinator: Coordinator, paths: JobPaths) -> None:
+def test_a_job_without_a_live_run_accepts_no_operation(coordinator: Coordinator, paths: JobPaths) -> None:
     create_job(coordinator, paths)
     with pytest.raises(JobStateError, match="Submit"):
         ask(coordinator, paths)
@@ -132,7 +132,7 @@ def test_a_stop_that_comes_while_another_ends_the_run_has_its_answer(
     assert (late.state, late.result, late.finished_at) == (OperationState.COMPLETED, {"checkpoint": 7}, NOON)
 
 
-def test_a_run_that_very_many_stops_have_asked_for_ends_all_the_same(
+def test_a_run_with_very_many_stop_requests_ends(
     coordinator: Coordinator, paths: JobPaths, config: HaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "ANSWERED_AT_MOST", 2)
@@ -205,7 +205,7 @@ def test_a_deposed_leader_cannot_answer(coordinator: Coordinator, paths: JobPath
     assert found.state is OperationState.RUNNING
 
 
-def test_a_new_leader_takes_over_what_a_lost_one_left_and_nothing_that_is_final(
+def test_a_new_leader_takes_over_open_operations_and_no_final_ones(
     coordinator: Coordinator, paths: JobPaths, config: HaConfig
 ) -> None:
     submit(coordinator, paths)

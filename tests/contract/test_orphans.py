@@ -203,7 +203,7 @@ NAMING = [
 ]
 
 
-def test_only_what_nothing_names_is_garbage(house: House) -> None:
+def test_only_unreferenced_blobs_are_garbage(house: House) -> None:
     """Fails when one kind of record is not read, or a graph is not followed to its files."""
     named = set().union(*(name(house)[0] for name in NAMING))
     orphan = house.blob("of a submission that never came to its run")
@@ -360,7 +360,7 @@ def test_one_thing_that_cannot_be_read_stops_every_deletion(house: House, spoil:
     assert house.store.info(keys.blob(orphan.sha256)) is not None
 
 
-def test_a_tree_that_was_lost_is_not_taken_for_one_that_names_nothing(house: House, config: HaConfig) -> None:
+def test_a_lost_tree_is_distinguished_from_a_tree_without_references(house: House, config: HaConfig) -> None:
     """Fails when an empty ZooKeeper is believed: every graph would be garbage."""
     named_by_run(house)
     lost = ClusterPaths(config.root, f"{config.cluster_id}-lost")

@@ -106,7 +106,7 @@ def test_what_was_certainly_rejected_leaves_no_payload(job: Pointers, error: Exc
     assert (job.names(), job.payloads()) == ([], [])
 
 
-def test_nothing_is_written_when_what_belongs_to_it_is_rejected(job: Pointers) -> None:
+def test_a_rejected_write_of_the_transaction_leaves_neither_pointer_nor_payload(job: Pointers) -> None:
     counter = job.paths.checkpoint_id_counter
     job.coordinator.commit(Create(counter, b"5"))
 

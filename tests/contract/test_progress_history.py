@@ -72,7 +72,7 @@ def test_batches_of_one_minute_are_one_point(store: LocalStore) -> None:
     assert (found.input_rows, found.input_rate) == (400, 20.0)  # 10 s for each batch
 
 
-def test_nothing_is_written_when_there_is_nothing_new(store: LocalStore) -> None:
+def test_the_history_is_written_only_with_new_batches(store: LocalStore) -> None:
     written = history(store)
     written.add(point(1, NOON))
     written.write(NOON)
@@ -83,7 +83,7 @@ def test_nothing_is_written_when_there_is_nothing_new(store: LocalStore) -> None
     assert keys(store) == []
 
 
-def test_a_new_epoch_goes_on_with_what_the_last_one_wrote(store: LocalStore) -> None:
+def test_a_new_epoch_continues_the_history_of_the_last_epoch(store: LocalStore) -> None:
     first, second = history(store, 1), history(store, 2)
     first.add(point(1, NOON))
     first.add(point(2, NOON + timedelta(minutes=1)))
@@ -146,7 +146,7 @@ def test_months_of_batches_are_a_bounded_number_of_objects(store: LocalStore) ->
     assert len(written._points) <= 3  # in memory
 
 
-def test_other_objects_beside_the_history_are_not_taken_for_it(store: LocalStore) -> None:
+def test_other_objects_in_the_folder_are_not_read_as_history(store: LocalStore) -> None:
     store.write(f"{JobKeys(JOB).progress_history}notes.txt", b"of a person")
 
     assert read_progress(store, JOB, since=BEFORE) == []

@@ -93,7 +93,7 @@ def test_every_move_is_said_at_the_end_of_the_period_with_a_query_that_never_rep
     assert source.moved()
 
 
-def test_nothing_is_looked_at_while_nothing_is_reported(stage: Stage) -> None:
+def test_logs_are_not_read_without_a_report(stage: Stage) -> None:
     source = SOURCES["reported"](stage)
     stage.trigger(stage.start("first"), 3)
     assert source.moved()

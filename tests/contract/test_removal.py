@@ -198,7 +198,7 @@ def test_two_removers_at_once_do_no_harm(job: Pointers, pin: Path) -> None:
     assert job.remover().work_off(commit).done == (entry,)
 
 
-def test_an_entry_that_nobody_finds_any_more_is_done(job: Pointers, pin: Path) -> None:
+def test_a_missing_entry_of_the_list_of_deletions_is_done(job: Pointers, pin: Path) -> None:
     entry = job.mark("1")
     work_off(job)
 

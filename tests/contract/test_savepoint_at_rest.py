@@ -129,7 +129,7 @@ def test_it_is_a_verified_copy_of_the_newest_checkpoint_with_an_answer_as_of_a_d
     assert readers(job) == []
 
 
-def test_asked_twice_with_one_id_there_is_one_savepoint(client: JobClient, over: JobContext) -> None:
+def test_two_requests_with_one_id_create_one_savepoint(client: JobClient, over: JobContext) -> None:
     first = take(client)
 
     assert take(client) == first

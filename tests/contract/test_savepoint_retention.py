@@ -86,7 +86,7 @@ def test_of_two_limits_the_narrower_counts(job: Job, wall: Wall, limits: dict[st
     assert retain(job, **limits) == gone
 
 
-def test_what_others_made_neither_counts_nor_goes(job: Job, wall: Wall) -> None:
+def test_savepoints_without_this_schedule_neither_count_nor_expire(job: Job, wall: Wall) -> None:
     one_a_day(job, wall, 2, schedule=None, name="mine")
     one_a_day(job, wall, 2, schedule="weekly", name="weekly")
     one_a_day(job, wall, 2)
@@ -95,7 +95,7 @@ def test_what_others_made_neither_counts_nor_goes(job: Job, wall: Wall) -> None:
     assert savepoints(job) == ["mine1", "mine2", "s2", "weekly1", "weekly2"]
 
 
-def test_what_somebody_restores_from_stays_until_it_is_given_back(job: Job, wall: Wall) -> None:
+def test_a_savepoint_under_a_lease_stays_until_the_lease_ends(job: Job, wall: Wall) -> None:
     one_a_day(job, wall, 3)
     lease = reading(job, "s1", wall)
 

@@ -64,7 +64,7 @@ class WorkAreaContract:
 
         assert tree.fresh().read("q/large") == b"of this host"
 
-    def test_a_file_is_removed_and_what_lies_beside_it_stays(self, area: WorkArea) -> None:
+    def test_a_file_is_removed_and_other_files_of_its_directory_stay(self, area: WorkArea) -> None:
         tree = area.tree(NOTES)
         tree.write("e1.json", b"first")
         tree.write("e10.json", b"second")
@@ -98,7 +98,7 @@ class WorkAreaContract:
     def test_a_key_of_a_record_that_names_a_directory_of_its_job_is_admitted(self, area: WorkArea) -> None:
         assert area.admit(LIVE, inside=(JOB.live,), source="znode /generation") == LIVE
 
-    def test_nothing_is_there_before_it_is_made(self, area: WorkArea) -> None:
+    def test_a_directory_does_not_exist_before_its_creation(self, area: WorkArea) -> None:
         assert (area.contains(LIVE), list(area.list(JOB.live)), area.tree(LIVE).names()) == (False, [], [])
 
     def test_a_directory_is_made_once(self, area: WorkArea) -> None:
@@ -173,7 +173,7 @@ class WorkAreaContract:
 
         assert working.tree(NEXT).names() == []
 
-    def test_what_is_written_to_a_fork_changes_nothing_of_its_source(self, working: WorkArea) -> None:
+    def test_writes_to_a_fork_do_not_change_its_source(self, working: WorkArea) -> None:
         source = working.tree(LIVE) / QUERY
         before = source.read("metadata")
         working.create(NEXT)
@@ -229,7 +229,7 @@ class WorkAreaContract:
     def test_spark_is_given_an_absolute_place(self, area: WorkArea) -> None:
         assert area.uri(LIVE).partition("://")[2].endswith(LIVE)
 
-    def test_what_is_brought_in_shares_nothing_with_its_owner(self, area: WorkArea, tmp_path: Path) -> None:
+    def test_an_adopted_checkpoint_shares_no_file_with_its_owner(self, area: WorkArea, tmp_path: Path) -> None:
         source = LocalTree(recorded_job() / "live" / QUERY)
         area.create(LIVE)
 

@@ -25,7 +25,7 @@ def texts(name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=lambda drawing: drawing.name)
-def test_a_drawing_says_in_words_what_it_shows(drawing: Path) -> None:
+def test_a_drawing_has_a_title_and_a_description(drawing: Path) -> None:
     root = ET.parse(drawing).getroot()  # noqa: S314  # a file of this repository
     named = {root.find(f"{SVG}{name}") for name in ("title", "desc")}
 

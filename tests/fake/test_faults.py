@@ -195,9 +195,7 @@ def test_a_write_that_waited_for_a_connection_is_fenced_under_the_next_session(e
     assert isinstance(late.error, FencedError)
 
 
-def test_a_follower_that_lags_shows_what_was_until_it_is_asked_to_write(
-    ensemble: FakeEnsemble, watcher: FakeCoordinator
-) -> None:
+def test_a_lagging_follower_shows_an_old_state_until_a_write(ensemble: FakeEnsemble, watcher: FakeCoordinator) -> None:
     late = ensemble.connect(timeout=T, member=1)
     ensemble.lag(1)
     told: list[str] = []

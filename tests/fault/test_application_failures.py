@@ -52,11 +52,11 @@ def fail(job: JobContext, attempt: int, failure: Failure | None, code: ExitCode 
     return found
 
 
-def test_supervisor_records_what_the_driver_told_of_its_failure(job: JobContext) -> None:
+def test_supervisor_records_the_failure_that_the_driver_reported(job: JobContext) -> None:
     assert fail(job, 1, MISTAKE).failure == MISTAKE
 
 
-def test_driver_that_is_killed_has_told_nothing(job: JobContext) -> None:
+def test_killed_driver_has_reported_no_failure(job: JobContext) -> None:
     assert fail(job, 1, None).failure is None
 
 

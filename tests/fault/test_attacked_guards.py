@@ -209,7 +209,7 @@ def test_a_queued_write_is_rejected_when_another_leads(
     assert coordinator.find(path) is None
 
 
-def test_what_is_asked_for_after_the_session_is_never_queued(config: HaConfig, queued: Queued) -> None:
+def test_a_request_after_the_end_of_the_session_is_never_queued(config: HaConfig, queued: Queued) -> None:
     """Fails without comparing sessions: in the new session the write would be sent, and only the fence be left."""
     queued.reconnect()
     sent: list[object] = []

@@ -94,7 +94,7 @@ def test_a_directory_stays_when_nothing_had_proven_the_death_of_its_processes(
     assert "1-1" in lead_on(other_host, over, config, run)
 
 
-def test_a_deletion_that_goes_on_keeps_in_mind_which_processes_may_live(
+def test_a_continued_deletion_remembers_processes_that_may_be_alive(
     over: JobContext, other_host: Path, config: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first call has removed the records that would say so."""

@@ -254,7 +254,7 @@ def test_a_cluster_that_is_not_empty_is_refused(config: HaConfig, coordinator: C
     assert "--missing" in caught.value.next_step
 
 
-def test_only_what_is_missing_is_made_and_nothing_is_overwritten(
+def test_only_missing_nodes_are_created_and_none_is_overwritten(
     config: HaConfig, coordinator: Coordinator, tmp_path: Path
 ) -> None:
     finished_job(config, coordinator, tmp_path)
@@ -356,7 +356,9 @@ def test_a_run_that_only_its_checkpoints_know_of_is_not_resurrected(
     assert snapshot.checkpoint_numbers == (1, 2, 3)
 
 
-def test_what_is_damaged_is_named_and_hides_nothing(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> None:
+def test_damaged_records_are_named_and_hide_no_other(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
     finished_job(config, coordinator, tmp_path)
     keys = job(config, coordinator, "finished").keys
     (config.work_path / keys.payload(1, 1)).write_bytes(b"{}")

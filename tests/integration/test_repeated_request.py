@@ -110,7 +110,7 @@ def test_an_id_that_cannot_be_one_is_refused_before_anything_is_asked(
 
 @asking
 @pytest.mark.usefixtures("driver")
-def test_ctrl_c_says_that_the_operation_goes_on_and_how_to_see_its_outcome(
+def test_ctrl_c_reports_that_the_operation_continues_and_names_the_command_for_its_outcome(
     spark_ha: Any, coordinator: Coordinator, paths: JobPaths, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(job_requests, "operation_phase", MagicMock(side_effect=KeyboardInterrupt))

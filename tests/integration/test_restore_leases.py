@@ -160,7 +160,7 @@ def test_lost_answer_of_a_run_that_was_made_keeps_the_lease(copy: JobContext, so
     assert (restored.run, restored.created, leases(source)) == (1, False, 1)
 
 
-def test_outcome_that_nobody_can_read_back_releases_nothing(copy: JobContext, source: Job) -> None:
+def test_unreadable_outcome_releases_no_lease(copy: JobContext, source: Job) -> None:
     def lose(_: object) -> None:
         cut.coordinator.lost_reads = 1  # type: ignore[attr-defined]
         raise OutcomeUnknownError("the answer was lost")
@@ -172,7 +172,7 @@ def test_outcome_that_nobody_can_read_back_releases_nothing(copy: JobContext, so
     assert leases(source) == 1
 
 
-def test_a_restore_asks_the_work_root_what_it_lacks_as_a_submission_does(
+def test_a_restore_checks_the_work_root_as_a_submission_does(
     copy: JobContext, source: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a store it may let two drivers create one file: nothing is made there."""

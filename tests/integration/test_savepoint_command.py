@@ -148,7 +148,7 @@ def test_of_a_single_query_the_name_may_be_left_out(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_what_cannot_be_saved_is_told_before_anything_is_done(
+def test_an_impossible_savepoint_is_refused_without_an_effect(
     alone: Call, live: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], reason: str
 ) -> None:
     monkeypatch.chdir(live.parent)
@@ -199,7 +199,7 @@ def test_a_savepoint_of_a_batch_that_cannot_be_restored_is_a_no(alone: Call, tmp
 
 
 @pytest.mark.parametrize(("place", "code"), [("absent", UNKNOWN), ("live", NO)])
-def test_what_is_not_there_is_no_answer_and_what_is_no_savepoint_is_a_no(
+def test_a_missing_path_is_unknown_and_a_foreign_directory_is_no_savepoint(
     alone: Call, live: Path, place: str, code: int
 ) -> None:
     assert alone("verify", live.parents[1] / place)[0] == code
@@ -355,7 +355,7 @@ def test_an_archive_goes_to_one_place(alone: Call, tmp_path: Path, words: tuple[
     assert "one place" in stderr
 
 
-def test_asking_for_what_a_job_does_not_have_makes_nothing_of_it(
+def test_verifying_a_missing_savepoint_creates_no_node(
     spark_ha: Any, config: HaConfig, coordinator: Coordinator
 ) -> None:
     with led_job(config, coordinator) as job:

@@ -115,7 +115,7 @@ def test_a_certificate_file_that_is_not_there_is_named(secured: SecuredZooKeeper
     assert "ca_file '/no/such/file.pem'" in str(error)
 
 
-def test_what_a_sasl_user_makes_nobody_else_can_read(secured: SecuredZooKeeper) -> None:
+def test_nodes_of_a_sasl_user_are_readable_only_by_that_user(secured: SecuredZooKeeper) -> None:
     owner = KazooCoordinator.connect(cluster(secured.hosts, sasl_auth=f"{SASL_USER}:{SASL_PASSWORD}"))
     stranger = KazooCoordinator.connect(cluster(secured.hosts))
     owner.ensure("/by-sasl")
@@ -130,7 +130,7 @@ def test_what_a_sasl_user_makes_nobody_else_can_read(secured: SecuredZooKeeper) 
         session.close()
 
 
-def test_a_wrong_sasl_password_is_said_at_once(secured: SecuredZooKeeper) -> None:
+def test_a_wrong_sasl_password_is_reported_immediately(secured: SecuredZooKeeper) -> None:
     """Kazoo stops for good then: waiting for it would end as "no answer"."""
     begun = time.monotonic()
 
@@ -141,7 +141,7 @@ def test_a_wrong_sasl_password_is_said_at_once(secured: SecuredZooKeeper) -> Non
     assert time.monotonic() - begun < 10
 
 
-def test_credentials_that_are_refused_later_are_said_at_once_too(coordinator: KazooCoordinator) -> None:
+def test_credentials_that_are_refused_later_are_reported_immediately(coordinator: KazooCoordinator) -> None:
     """After a reconnect to servers that no longer know the user; the state comes as kazoo would bring it."""
     coordinator._client._session_callback(KeeperState.AUTH_FAILED)
     begun = time.monotonic()

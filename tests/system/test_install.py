@@ -93,7 +93,7 @@ def test_the_wheel_brings_the_example_dags_along(driver_host: Path, tmp_path: Pa
     assert all((tmp_path / "dags" / name).read_bytes() == path.read_bytes() for name, path in shipped.items())
 
 
-def test_a_host_without_spark_says_what_a_driver_needs(driver_host: Path) -> None:
+def test_a_host_without_spark_names_the_requirements_of_a_driver(driver_host: Path) -> None:
     program = "from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home as f; f(None)"
 
     found = said(driver_host / "python", "-c", program)

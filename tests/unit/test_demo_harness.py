@@ -192,7 +192,7 @@ def test_the_rows_of_a_batch_are_those_of_its_own_files(query: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_clean_up_ends_what_the_demo_started_and_nothing_else(tmp_path: Path) -> None:
+def test_the_clean_up_ends_only_processes_of_the_demo(tmp_path: Path) -> None:
     nap = [sys.executable, "-c", "import time; time.sleep(60)"]
     # A separate session, as Airflow's workers have, started by a process that the demo started.
     detach = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"

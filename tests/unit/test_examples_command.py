@@ -22,7 +22,7 @@ def spark_ha(*words: str) -> Any:
     return CliRunner().invoke(app, ["examples", *words], obj=ClusterTarget())
 
 
-def test_all_examples_and_their_application_are_copied_and_what_comes_next_is_said(tmp_path: Path) -> None:
+def test_all_examples_and_their_application_are_copied_and_the_next_steps_printed(tmp_path: Path) -> None:
     done = spark_ha(str(tmp_path / "new" / "dags"))
 
     assert done.exit_code == 0
@@ -33,7 +33,7 @@ def test_all_examples_and_their_application_are_copied_and_what_comes_next_is_sa
     assert "job_id" in done.stdout
 
 
-def test_a_file_of_somebody_else_is_not_overwritten_and_then_nothing_is_copied(tmp_path: Path) -> None:
+def test_a_foreign_file_is_not_overwritten_and_prevents_the_copy(tmp_path: Path) -> None:
     (tmp_path / "stop_job.py").write_text("mine")
 
     done = spark_ha(str(tmp_path))

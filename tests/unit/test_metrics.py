@@ -18,7 +18,7 @@ def test_every_metric_of_the_module_is_in_the_list_once() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_a_name_says_what_it_counts(metric: Metric) -> None:
+def test_a_metric_is_named_by_the_rules_of_prometheus(metric: Metric) -> None:
     """The rules: https://prometheus.io/docs/practices/naming."""
     assert re.fullmatch(r"spark_ha_[a-z][a-z_]*[a-z]", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER)

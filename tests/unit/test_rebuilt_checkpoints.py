@@ -76,7 +76,7 @@ def test_a_checkpoint_in_a_working_directory_that_is_over_is_none_any_more(tmp_p
         pytest.param(["commits/2"], False, id="committed"),
     ],
 )
-def test_a_checkpoint_whose_batch_the_collector_has_removed_is_none_any_more(
+def test_a_checkpoint_whose_batch_the_collector_has_removed_is_not_rebuilt(
     tmp_path: Path, removed: list[str], again: bool
 ) -> None:
     files = LayeredFiles(tmp_path / "work")
@@ -88,7 +88,7 @@ def test_a_checkpoint_whose_batch_the_collector_has_removed_is_none_any_more(
     assert kept(tmp_path, files.area, cut) == [again]
 
 
-def test_a_query_that_had_committed_nothing_needs_nothing(tmp_path: Path, area: WorkArea) -> None:
+def test_a_query_without_a_commit_needs_no_file(tmp_path: Path, area: WorkArea) -> None:
     area.create(FIRST)
     cut = {QUERY: QueryCut(batch=-1, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))}
 

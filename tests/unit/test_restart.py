@@ -208,7 +208,7 @@ def test_driver_that_fails_by_itself_waits_although_its_job_was_running() -> Non
     assert decision == Resubmit(attempt=4, lost_epoch=1, after=2)
 
 
-def test_outage_that_a_running_job_meets_is_followed_at_once() -> None:
+def test_outage_of_a_running_job_causes_an_immediate_restart() -> None:
     met = (AWAY.model_copy(update={"batches": {"rows": attempt}}) for attempt in range(1, 4))
     views = tuple(ran(failed(attempt, failure)) for attempt, failure in enumerate(met, start=1))
 

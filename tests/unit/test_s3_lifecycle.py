@@ -17,7 +17,7 @@ def rule(**values: Any) -> dict[str, Any]:
     ("prefix", "reached"),
     [("", True), ("ha/", True), ("ha/live/", True), ("ha/live/default/jobs/", True), ("h", True), ("logs/", False)],
 )
-def test_a_rule_reaches_what_lies_below_its_prefix_or_above_it(prefix: str, reached: bool) -> None:
+def test_a_rule_affects_prefixes_below_and_above_its_own(prefix: str, reached: bool) -> None:
     found = {
         effect(rule(Filter={"Prefix": prefix}), "ha/live/default/"),
         effect(rule(Filter={}, Prefix=prefix), "ha/live/default/"),

@@ -182,7 +182,7 @@ def test_a_spark_within_the_range_is_taken(tmp_path: Path, release: str) -> None
     assert find_spark_home(home) == home
 
 
-def test_the_range_of_spark_is_what_it_is_called_and_what_the_package_installs() -> None:
+def test_the_named_range_of_spark_equals_the_range_of_the_package() -> None:
     (spark,) = (line for line in metadata.requires("airflow-provider-ha") or () if line.startswith("pyspark"))
 
     assert f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}" == RANGE
@@ -204,7 +204,7 @@ def test_a_cluster_s_drivers_do_not_use_the_spark_of_the_submitter() -> None:
     check_spark(CONFIG, Target(engine="standalone", master="spark://a:7077"))
 
 
-def test_a_host_with_the_client_only_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_only_the_client_is_refused_with_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     client = InstalledSpark(home=Path("/site/pyspark"), client="4.2.0", files="4.2.0")
     monkeypatch.setattr(spark_release, "installed_spark", lambda: client)
 

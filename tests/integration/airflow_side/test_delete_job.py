@@ -60,7 +60,7 @@ def test_savepoints_stay_when_a_template_says_so(over: JobContext) -> None:
     assert over.coordinator.children(over.paths.savepoints) == [SAVEPOINT]
 
 
-def test_a_plan_only_says_what_would_go(over: JobContext) -> None:
+def test_a_plan_only_lists_the_objects_to_delete(over: JobContext) -> None:
     before = contents(over)
 
     shown = deleting(plan_only="true").execute(context())

@@ -162,7 +162,7 @@ def test_the_weekly_dag_drills_within_its_limits_in_hours_and_minutes() -> None:
 
 
 @pytest.mark.usefixtures("job")
-def test_the_weekly_dag_without_limits_takes_what_is_there() -> None:
+def test_the_weekly_dag_without_limits_accepts_any_age_and_duration() -> None:
     assert weekly(max_age=None, max_duration=None).execute(context())["verdict"] == "PASSED"
 
 
@@ -194,7 +194,7 @@ def test_damage_fails_the_task_for_good_unless_an_older_batch_is_enough(tmp_path
     assert len(json.dumps(result)) < 4000
 
 
-def test_what_is_not_there_is_asked_again(tmp_path: Path) -> None:
+def test_the_verification_of_a_missing_directory_is_retried(tmp_path: Path) -> None:
     with pytest.raises(AirflowException, match="could not be judged") as caught:
         verifying(directory=str(tmp_path / "absent"), fail_on="nothing").execute(context())
 

@@ -71,7 +71,7 @@ def test_by_default_a_job_gets_nothing_and_nothing_is_sent(
     assert "lineage" not in capsys.readouterr().out.lower()
 
 
-def test_where_airflow_sends_events_a_driver_gets_nothing_that_is_not_asked_for(
+def test_a_driver_receives_airflow_s_lineage_options_only_on_request(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
     receiver: LineageReceiver,  # noqa: F811
@@ -186,7 +186,7 @@ def test_a_transport_with_a_key_is_left_out_and_the_log_says_so(
 
 
 @pytest.mark.usefixtures("injected")
-def test_without_the_provider_the_job_runs_and_the_log_says_once_what_to_install(
+def test_without_the_provider_the_job_runs_and_the_log_names_the_extra_once(
     submitting: Submitting,  # noqa: F811
     config: HaConfig,
     monkeypatch: pytest.MonkeyPatch,
@@ -259,7 +259,7 @@ def test_the_events_of_a_restore_name_what_it_started_from(
     assert API_KEY not in json.dumps(receiver.events)
 
 
-def test_facets_are_what_their_schemas_say(restoring: SparkHaRestoreOperator, receiver: LineageReceiver) -> None:  # noqa: F811
+def test_facets_match_their_schemas(restoring: SparkHaRestoreOperator, receiver: LineageReceiver) -> None:  # noqa: F811
     made = in_a_dag(restoring)
     listener = get_openlineage_listener()
     tell(listener, "running", made)
@@ -287,7 +287,7 @@ def test_what_is_read_and_written_comes_from_the_newest_checkpoints(running: Job
 
 
 @pytest.mark.usefixtures("running")
-def test_a_task_that_waits_tells_at_once_what_its_run_reads_and_writes(receiver: LineageReceiver) -> None:  # noqa: F811
+def test_a_waiting_task_reports_the_inputs_and_outputs_of_its_run_immediately(receiver: LineageReceiver) -> None:  # noqa: F811
     pytest.importorskip("airflow.providers.openlineage.api", reason="of newer releases of the provider")
     operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 

@@ -241,7 +241,7 @@ def test_a_run_that_failed_has_a_bar_that_says_so(shown_page: Page) -> None:
     assert "bar-finished" not in shown
 
 
-def test_without_storage_a_page_shows_what_zookeeper_knows_and_what_is_missing(
+def test_without_storage_a_page_shows_the_records_of_zookeeper_and_names_the_missing_parts(
     page: Page, clusters: Clusters, filled: HaConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "away").write_text("no directory")

@@ -71,7 +71,7 @@ def test_recovery_reads_everything_and_orders_it_by_number(job: Job) -> None:
     assert found.unreadable == ()
 
 
-def test_what_cannot_be_recovered_is_told_and_not_skipped(job: Job) -> None:
+def test_an_unrecoverable_checkpoint_is_reported_and_not_skipped(job: Job) -> None:
     """[C4, FLINK-22502] Neither a pointer nor a payload that is bad falls under the table."""
     for number in (1, 2, 3, 4):
         job.add(number, number)
@@ -259,7 +259,7 @@ def test_a_job_that_is_not_over_removes_nothing_not_even_what_was_marked(job: Jo
     assert (pins(job, 1), job.checkpoints.waiting()) == ([True], 1)
 
 
-def test_the_end_of_a_run_removes_nothing_that_somebody_reads(job: Job) -> None:
+def test_the_end_of_a_run_removes_no_checkpoint_under_a_lease(job: Job) -> None:
     job.add(1, 1)
     held = lease(job, "checkpoint-1")
 

@@ -115,7 +115,7 @@ def test_the_oldest_go_with_pin_and_payload(job: Job) -> None:
     assert [job.pin_path(number).exists() for number in (1, 2, 3, 4)] == [False, False, True, True]
 
 
-def test_what_somebody_reads_stays(job: Job) -> None:
+def test_a_checkpoint_under_a_lease_stays(job: Job) -> None:
     for number in (1, 2, 3):
         job.add(number, number, number)
     lease = hold(job.coordinator, job.paths, "checkpoint-1", holder="test", seconds=60, clock=SystemClock())
@@ -139,7 +139,7 @@ def test_payloads_stay_while_an_older_checkpoint_would_replay_them(job: Job) -> 
     assert payload_numbers(job) == [3]
 
 
-def test_pins_that_nobody_names_go_but_not_one_that_is_being_made(job: Job) -> None:
+def test_unreferenced_pins_are_removed_except_an_unfinished_pin(job: Job) -> None:
     job.add(1, 1)
     orphan, hidden, coming = (
         job.pin_path(1).with_name(name) for name in (f"{1:019d}-e0", f".{0:019d}-e0.abc.tmp", f"{2:019d}-e1")

@@ -60,7 +60,7 @@ def plan(job: JobContext, s3: S3Access, directory: Path, out: Path, *, endpoint:
     return plan_for(reached, request)[1]
 
 
-def test_an_input_that_is_there_is_safe_and_only_the_one_that_is_read_again_is_asked_for(
+def test_an_existing_input_is_safe_and_only_replayed_inputs_are_requested(
     copy: JobContext, s3: S3Access, elsewhere: Path, tmp_path: Path
 ) -> None:
     asked: list[str] = []
@@ -115,7 +115,7 @@ def test_an_input_that_cannot_be_asked_for_is_not_known_to_be_there(
 
 
 @pytest.mark.parametrize(("job_id", "looked"), [("flights", True), ("copy", False)])
-def test_nothing_is_asked_for_where_nothing_is_replayed(
+def test_a_start_without_replayed_batches_sends_no_request(
     job_id: str, looked: bool, copy: JobContext, source: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job that goes on in another output plans the batches after the cut afresh."""

@@ -42,7 +42,7 @@ def _items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 
 
-def test_spark_goes_on_from_what_old_releases_wrote(tmp_path: Path) -> None:
+def test_spark_continues_from_checkpoints_of_old_releases(tmp_path: Path) -> None:
     places = [tmp_path / release for release in RELEASES]
     for release, place in zip(RELEASES, places, strict=True):
         write_checkpoint(release, place)
@@ -50,7 +50,7 @@ def test_spark_goes_on_from_what_old_releases_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["2.1.3", "2.4.8"])
-def test_spark_does_with_damage_what_the_verdict_says(release: str, tmp_path: Path) -> None:
+def test_spark_reacts_to_damage_as_the_verdict_predicts(release: str, tmp_path: Path) -> None:
     places, verdicts = [], []
     for damage in damages_of(release):
         place = tmp_path / damage.name

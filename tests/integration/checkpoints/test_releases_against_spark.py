@@ -94,7 +94,7 @@ def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_pa
 
 
 @each_release
-def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, tmp_path: Path) -> None:
+def test_the_managed_release_continues_checkpoints_of_older_releases(spark: Spark, tmp_path: Path) -> None:
     if spark.short > MANAGED.short:
         pytest.skip("there is no way back to an older release")
     shapes = copies(spark, tmp_path)
@@ -109,7 +109,7 @@ def test_the_managed_release_goes_on_with_what_an_older_one_wrote(spark: Spark, 
     [SPARKS[0], MANAGED, pytest.param(NEWEST, marks=pytest.mark.hours)],
     ids=lambda spark: spark.version,
 )
-def test_a_release_does_with_damage_what_the_verdict_for_it_says(spark: Spark, tmp_path: Path) -> None:
+def test_a_release_reacts_to_damage_as_its_verdict_predicts(spark: Spark, tmp_path: Path) -> None:
     names, cases, verdicts, unseen = [], [], [], []
     for damage, shape in damages_of(spark):
         copy = damaged(spark, damage, shape, tmp_path)

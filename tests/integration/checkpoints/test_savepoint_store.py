@@ -83,7 +83,7 @@ def test_a_bit_that_flips_between_copy_and_verification_is_found(job: Job, live:
     assert ids(job) == []
 
 
-def test_damage_that_comes_later_is_told_with_its_file(job: Job, live: Path) -> None:
+def test_later_damage_is_reported_with_its_file(job: Job, live: Path) -> None:
     job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     directory = job.savepoints.directory("s1")
     flip_a_bit(directory / QUERY / "commits" / "9")
@@ -97,7 +97,7 @@ def test_damage_that_comes_later_is_told_with_its_file(job: Job, live: Path) -> 
     ]
 
 
-def test_another_manifest_is_not_taken_for_the_one_of_the_pointer(job: Job, live: Path) -> None:
+def test_a_manifest_with_another_digest_than_its_pointer_is_refused(job: Job, live: Path) -> None:
     job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     other = job.savepoints.copy(job.request("s2", 8), LocalTree(live))
     (job.savepoints.directory("s1") / "manifest.json").write_bytes(other.to_bytes())
@@ -137,7 +137,7 @@ def test_a_schedule_removes_its_own_oldest_and_never_its_last(job: Job, live: Pa
     assert not job.savepoints.directory("s7").exists()
 
 
-def test_what_somebody_reads_is_not_disposed_of(job: Job, live: Path) -> None:
+def test_a_savepoint_under_a_lease_is_not_disposed_of(job: Job, live: Path) -> None:
     job.savepoints.create(job.leadership.commit, job.request("s1", 9), LocalTree(live))
     lease = hold(job.coordinator, job.paths, "savepoint-s1", holder="test", seconds=60, clock=SystemClock())
 

@@ -55,7 +55,7 @@ def test_a_damaged_newest_batch_leaves_the_older_ones_restorable(tmp_path: Path)
     assert report.findings[0].path.startswith("state/0/0/9_")
 
 
-def test_every_finding_says_what_was_expected_what_was_found_and_what_it_means(tmp_path: Path) -> None:
+def test_every_finding_has_the_expected_value_the_found_value_and_its_meaning(tmp_path: Path) -> None:
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     remove("state/0/0/9.*")(copy)  # also a snapshot that Spark's maintenance may have made of it
     (finding,) = verify(LocalTree(copy)).findings
@@ -75,7 +75,7 @@ def test_every_finding_says_what_was_expected_what_was_found_and_what_it_means(t
     assert "restorable" in finding.next_step
 
 
-def test_what_does_not_keep_spark_from_starting_says_so(tmp_path: Path) -> None:
+def test_a_harmless_finding_is_marked_as_such(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     empty("offsets/3")(copy)
     (finding,) = verify(LocalTree(copy)).findings
@@ -98,7 +98,7 @@ def test_each_store_that_lacks_something_is_found(tmp_path: Path) -> None:
     assert [reason.path for reason in report.batches[8].reasons] == ["state/0/0/9.delta", "state/0/1/9.delta"]
 
 
-def test_each_batch_says_what_it_needs_and_lacks(tmp_path: Path) -> None:
+def test_each_batch_lists_its_needed_and_missing_files(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     remove("offsets/4")(copy)
     empty("commits/2")(copy)
@@ -203,9 +203,7 @@ def test_a_wrong_spark_checksum_depends_on_the_release(spark_version: str, *, st
 
 
 @pytest.mark.parametrize(("file", "repeats"), [("/003", "3.compact"), ("/005", "5")])
-def test_a_path_that_changed_is_seen_without_a_checksum_by_what_other_entries_say(
-    file: str, repeats: str, tmp_path: Path
-) -> None:
+def test_a_changed_path_is_found_without_a_checksum_by_other_entries(file: str, repeats: str, tmp_path: Path) -> None:
     """On S3, and before Spark 3.2, no hidden checksum lies beside an entry."""
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     for hidden in (copy / "sources/0").glob(".*.crc"):

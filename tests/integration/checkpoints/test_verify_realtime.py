@@ -135,7 +135,7 @@ def _remove(checkpoint: Path, log: str, batch: int) -> None:
         (checkpoint / log / name).unlink(missing_ok=True)  # the kill may have come before the hidden one
 
 
-def test_spark_goes_on_in_real_time_mode_where_the_verdict_says_so_and_nowhere_else(
+def test_spark_continues_in_real_time_mode_exactly_as_the_verdict_predicts(
     rows: Rows, killed: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     copies = [damaged(killed[0], damage, tmp_path) for damage in DAMAGES]

@@ -122,7 +122,7 @@ def test_a_sink_in_the_same_bucket_is_judged_by_its_log_and_by_one_list(
     assert codes(report) == ["SINK_UNPLANNED", "SINK_FILE_SIZE", "SINK_FILE_MISSING"]
 
 
-def test_the_command_takes_a_uri_and_what_the_environment_says(s3: S3Access, small: str) -> None:
+def test_the_command_takes_a_uri_and_the_environment(s3: S3Access, small: str) -> None:
     code, output = command(s3, s3.endpoint, small.replace("s3://", "s3a://"), "--json")
 
     assert (code, json.loads(output)["restorable"]) == (0, [0, 1])

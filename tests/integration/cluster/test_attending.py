@@ -224,7 +224,7 @@ def test_a_job_that_dies_again_and_again_waits_although_its_death_is_proven(clus
     assert (first, seen) == ("recovered", ["pending", "recovered"])
 
 
-def test_who_goes_on_for_another_does_not_wait_from_the_beginning(cluster: Cluster, timed: Timed) -> None:
+def test_a_new_leader_of_the_cluster_does_not_restart_the_wait(cluster: Cluster, timed: Timed) -> None:
     """Several Airflow tasks, one after the other, are one wait: what is waited for goes from one to the next."""
     cluster.lost("flights", restart_delay=30.0)
     timed.attend("flights")

@@ -70,7 +70,7 @@ def test_a_directory_that_only_the_base_has_is_one(local: Local) -> None:
     assert local.files.getFileStatus(local.jvm.path(f"{local.uri}/state/0")).isDirectory()
 
 
-def test_the_status_of_a_name_is_what_the_base_says(local: Local) -> None:
+def test_the_status_of_a_name_equals_that_of_the_base(local: Local) -> None:
     local.inherit(UNIQUE)
     os.utime(local.old / UNIQUE, (1_700_000_000, 1_700_000_000))
 

@@ -61,7 +61,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return component_queries.run(request(scratch, f"file://{scratch}/store", shapes, guards=True), scratch)
 
 
-def test_a_later_epoch_goes_on_from_the_base_and_leaves_it_as_it_is(seen: Seen) -> None:
+def test_a_later_epoch_continues_from_the_base_and_does_not_change_it(seen: Seen) -> None:
     check(seen, ["rocksdb2", "hdfs_backed"])
 
 

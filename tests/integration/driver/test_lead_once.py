@@ -74,7 +74,9 @@ def test_a_refused_process_raises_no_epoch_and_leaves_the_job_lost(
     assert snapshot.state is JobState.LOST
 
 
-def test_who_has_led_stands_beside_the_submission(spec: DriverSpec, first: DriverSession, context: JobContext) -> None:
+def test_the_record_of_the_leader_is_stored_with_the_submission(
+    spec: DriverSpec, first: DriverSession, context: JobContext
+) -> None:
     node = context.coordinator.get(context.paths.submission_led(spec.run, spec.attempt))
     granted = context.coordinator.get(context.paths.epoch)
 

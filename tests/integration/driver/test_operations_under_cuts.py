@@ -139,7 +139,7 @@ def test_savepoint_whose_answer_meets_a_cut_of_a_second_is_completed(stage: Stag
 
 
 @pytest.mark.parametrize("moment", CUTS)
-def test_failure_whose_answer_meets_a_cut_is_told(stage: Stage, moment: str) -> None:
+def test_failure_whose_answer_is_cut_off_is_reported(stage: Stage, moment: str) -> None:
     CUTS[moment](stage.proxy, "FAILED")
 
     stage.ask("op", label="fails")

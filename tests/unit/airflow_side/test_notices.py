@@ -72,7 +72,7 @@ def test_the_next_loss_does_not_inherit_how_long_the_last_one_lasted() -> None:
     assert told([(0, unled(1)), (9, unled(2)), (18, unled(2)), (19, unled(2))]) == [(19, NO_LEADER)]
 
 
-def test_a_loss_that_goes_on_is_told_again() -> None:
+def test_a_continuing_loss_is_reported_again() -> None:
     steps = [(float(now), unled()) for now in range(0, 250, 10)]
 
     assert told(steps) == [(10, NO_LEADER), (110, NO_LEADER), (210, NO_LEADER)]
@@ -88,11 +88,11 @@ def test_a_leadership_that_was_there_before_is_not_told() -> None:
     assert told([(0, led()), (100, led()), (200, led(2)), (210, led(2))]) == [(210, GRANTED)]
 
 
-def test_a_leadership_of_which_nothing_was_known_is_not_told() -> None:
+def test_a_leadership_from_before_the_watch_is_not_reported() -> None:
     assert told([(0, UNKNOWN), (9, led()), (100, led()), (200, led(2)), (210, led(2))]) == [(210, GRANTED)]
 
 
-def test_the_first_leader_of_a_new_job_of_which_nothing_was_known_is_told() -> None:
+def test_the_first_leader_of_an_unknown_new_job_is_reported() -> None:
     notices = Notices(100.0)
     notices.take({OTHER: led()}, 0.0)
 
@@ -105,11 +105,11 @@ def test_the_first_leader_of_a_new_job_of_which_nothing_was_known_is_told() -> N
     assert [event["event"] for event in events] == [GRANTED]
 
 
-def test_a_loss_of_which_nothing_was_known_is_told_once_it_has_lasted() -> None:
+def test_a_loss_from_before_the_watch_is_reported_after_its_grace_time() -> None:
     assert told([(0, UNKNOWN), (9, unled()), (18, unled()), (19, unled())]) == [(19, NO_LEADER)]
 
 
-def test_what_is_told_says_which_job_and_since_when() -> None:
+def test_an_event_names_the_job_and_the_start_of_the_condition() -> None:
     notices = Notices(100.0)
     notices.take({FLIGHTS: unled(3), OTHER: QUIET}, 0.0)
 
@@ -127,7 +127,7 @@ def test_the_next_look_is_not_later_than_what_is_due() -> None:
     assert Notices(1.0).next_due(0.0) == float("inf")
 
 
-def test_a_leader_after_a_loss_that_was_told_is_a_recovery_and_says_how_long_it_took() -> None:
+def test_a_leader_after_a_reported_loss_is_a_recovery_with_the_duration_of_the_outage() -> None:
     notices = Notices(100.0)
     steps = [(0, led()), (20, unled(1)), (30, unled(1)), (40, unled(2)), (65, led(2)), (75, led(2)), (200, led(2))]
 
@@ -159,7 +159,7 @@ def test_a_dag_that_recovers_hears_of_each_attempt() -> None:
 
 
 @pytest.mark.parametrize(("recovers", "wanted"), [(True, 3), (False, 2)])
-def test_a_trigger_whose_dag_recovers_reports_each_attempt_and_one_that_tells_the_outage(
+def test_a_recovering_trigger_reports_each_attempt_and_an_alerting_trigger_the_outage(
     recovers: bool, wanted: int
 ) -> None:
     notices, found = SparkHaClusterTrigger(repeat_after=100.0, recovers=recovers).notices(), list[Any]()
@@ -277,7 +277,7 @@ def test_each_outage_has_its_own_recovery() -> None:
     ]
 
 
-def test_a_condition_that_needs_a_person_is_told_again_after_its_own_time_and_anew_when_it_comes_back() -> None:
+def test_a_condition_that_needs_a_person_is_reported_again_after_remind_after_and_anew_after_its_return() -> None:
     failing = Condition(
         kind=CHECKPOINT_FAILING, key=(1,), lasting=60.0, facts={"run": 1, "epoch": 1, "reason": "full", "checkpoint": 3}
     )

@@ -62,7 +62,7 @@ def test_airflow_3_0_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views) == ([], [])
 
 
-def test_an_airflow_outside_the_range_gets_nothing_and_is_told_the_range() -> None:
+def test_an_airflow_outside_the_range_has_no_pages_and_logs_the_range() -> None:
     program = (
         "import airflow; airflow.__version__ = '3.4.0'\n"
         "from airflow_provider_ha.airflow_side.plugin import SparkHaPlugin\n"
@@ -123,7 +123,7 @@ def test_without_a_user_there_is_no_page(path: str, client: Page) -> None:
 
 
 @ON_3_1
-def test_who_is_not_logged_in_is_told_what_to_do(client: Page) -> None:
+def test_an_anonymous_user_sees_the_next_step(client: Page) -> None:
     answer = client.get("/")
 
     assert answer.status_code == 401

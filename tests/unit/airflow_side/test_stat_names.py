@@ -62,7 +62,7 @@ def test_what_carries_metrics_is_read_from_airflow_as_airflow_reads_it(
     assert carrier() is expected
 
 
-def test_the_mappings_turn_what_airflow_sends_into_what_a_driver_serves() -> None:
+def test_the_mappings_convert_airflow_s_metrics_into_those_of_a_driver() -> None:
     found = yaml.safe_load(FILE.read_text())["mappings"]
     cluster_label, job_label = COMMON_LABELS
 

@@ -80,7 +80,7 @@ def test_an_archive_that_is_not_what_was_written_keeps_its_payloads(job: Recorde
     assert len(job.objects(job.keys.payloads)) == 12
 
 
-def test_a_leader_that_is_none_any_more_removes_nothing(job: RecordedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_former_leader_removes_no_file(job: RecordedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     def deposed() -> None:
         raise LeadershipLostError("the lease ran out")
 

@@ -270,7 +270,7 @@ def test_a_huge_checksum_file_is_not_read_to_its_end(tmp_path: Path) -> None:
         check(path)
 
 
-def test_what_is_not_known_is_told_and_not_called_corrupt(tmp_path: Path) -> None:
+def test_unknown_content_is_reported_and_not_called_corrupt(tmp_path: Path) -> None:
     path = write(tmp_path / "store/1.sst", table([b"block"], index_compression=128))
     assert check(path).not_looked_into == {"store/1.sst": "its index has the unknown compression 128"}
 

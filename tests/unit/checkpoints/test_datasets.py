@@ -88,5 +88,5 @@ def test_recorded_batches_tell_topics_and_directories() -> None:
         (QuerySink(kind=SinkKind.OTHER, format="kafka"), ()),
     ],
 )
-def test_a_sink_tells_where_it_writes_when_that_is_recorded(sink: QuerySink, expected: tuple[DatasetName, ...]) -> None:
+def test_a_sink_has_a_dataset_if_its_output_is_recorded(sink: QuerySink, expected: tuple[DatasetName, ...]) -> None:
     assert written_by(sink) == expected

@@ -80,7 +80,7 @@ def test_what_verify_blocks_no_plan_calls_safe(place: Path, damage: Damage, batc
     assert any(LOG in way for each in made.findings for way in each.ways_out)
 
 
-def test_what_lies_before_the_newest_compact_entry_is_read_by_nobody(place: Path) -> None:
+def test_entries_before_the_newest_compact_entry_are_not_read(place: Path) -> None:
     (place / "out" / LOG / "4").unlink()
 
     assert not reasons(plan(place), Verdict.IMPOSSIBLE)

@@ -100,7 +100,7 @@ def test_a_base_of_another_version_is_refused_with_both_versions() -> None:
         parse_base(TEXT.replace("spark-ha-base 1", "spark-ha-base 2", 1).encode())
 
 
-def test_what_a_later_release_says_about_a_base_is_left_alone() -> None:
+def test_fields_of_a_later_release_in_a_base_are_ignored() -> None:
     assert parse_base(b'spark-ha-base 1 {"later": true}\nend 0\n').about == {"later": True}
 
 

@@ -25,7 +25,7 @@ def restorable(tree: Tree) -> Sequence[int]:
     return verify(tree, spark_version="4.2.0").restorable
 
 
-def test_a_successor_reads_what_it_has_inherited_and_what_it_wrote(job: LayeredFiles) -> None:
+def test_a_successor_reads_inherited_files_and_its_own(job: LayeredFiles) -> None:
     job.take_over(FIRST, SECOND)
     job.commit(SECOND, 3)
 

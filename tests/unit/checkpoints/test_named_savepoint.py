@@ -77,7 +77,7 @@ def test_many_candidates_are_counted() -> None:
 
 
 @pytest.mark.parametrize("word", ["x", "no such label", "other-1"])
-def test_what_nothing_has_is_missing(word: str) -> None:
+def test_an_unknown_savepoint_is_missing(word: str) -> None:
     with pytest.raises(CheckpointMissingError, match="job 'orders' has no savepoint") as refused:
         named(word, other="", nightly="")
 
@@ -85,7 +85,7 @@ def test_what_nothing_has_is_missing(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["", " "])
-def test_an_empty_word_names_nothing_even_if_there_is_one_savepoint(word: str) -> None:
+def test_an_empty_name_matches_no_savepoint(word: str) -> None:
     with pytest.raises(ConfigurationError, match="savepoint name is empty"):
         named(word, only="")
 

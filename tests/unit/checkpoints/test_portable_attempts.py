@@ -18,7 +18,7 @@ REMAINS = f".made.{'0' * 32}.tmp"
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("action", "steps"), [("create", 14), ("import", 14), ("export", 3), ("restore", 10)])
-def test_a_kill_at_any_step_leaves_nothing_that_is_taken_for_complete(tmp_path: Path, action: str, steps: int) -> None:
+def test_a_kill_at_any_step_leaves_no_savepoint_that_looks_complete(tmp_path: Path, action: str, steps: int) -> None:
     assert steps_survived(killed_attempts.__file__, action, tmp_path) >= steps
 
 
@@ -114,7 +114,7 @@ def write_into_a_directory(target: Path) -> None:
         hidden.write_text("no file")
 
 
-def test_what_the_file_system_says_is_not_a_stack_trace(tmp_path: Path) -> None:
+def test_an_error_of_the_file_system_is_no_stack_trace(tmp_path: Path) -> None:
     with pytest.raises(StorageUnavailableError, match=r"cannot make .*Is a directory"):
         write_into_a_directory(tmp_path / "made")
 

@@ -103,7 +103,7 @@ def test_without_state_there_is_nothing_to_load() -> None:
     assert "loaded: the checkpoint holds no state" in list(sentences(proof(decision)))
 
 
-def test_one_store_that_spark_refuses_refutes_and_says_what_spark_said() -> None:
+def test_a_store_that_spark_refuses_refutes_the_proof_and_spark_is_quoted() -> None:
     decision = decide(request(LEFT, RIGHT), [refused(*DAMAGED, reading=LEFT), loaded(RIGHT, 1, 1)], "")
     (finding,) = decision.findings
 

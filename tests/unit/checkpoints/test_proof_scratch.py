@@ -29,7 +29,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_it_lies_beside_the_checkpoint_under_a_hidden_name_and_is_gone_afterwards(tmp_path: Path) -> None:
+def test_the_copy_has_a_hidden_name_next_to_the_checkpoint_and_is_removed(tmp_path: Path) -> None:
     checkpoint = tmp_path / "counts"
     checkpoint.mkdir()
     with scratch(checkpoint, None) as place:

@@ -82,7 +82,7 @@ def test_records_without_their_terminator_are_cut(lost: int) -> None:
         state_records.check_map([(pairs((b"a", b"1"), (b"b", b"2")) + END)[:-lost]])
 
 
-def test_a_record_that_claims_more_than_is_left_says_what_is_there() -> None:
+def test_a_record_longer_than_the_rest_names_the_remaining_bytes() -> None:
     content = pairs((b"a", b"1")) + struct.pack(">i", 0x7FFFFFFF) + b"abc"
     with pytest.raises(StreamCorruptError, match="2147483647 bytes are claimed at byte 14, 3 are there"):
         state_records.check_map([content])

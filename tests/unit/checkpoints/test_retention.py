@@ -110,7 +110,7 @@ def test_what_is_read_and_what_a_run_has_claimed_stays_beyond_every_limit(retent
         (None, {"retain": 3, "retain_days": 7}, None),
     ],
 )
-def test_only_a_schedule_removes_and_only_when_it_says_what(
+def test_only_a_schedule_with_a_retention_removes_savepoints(
     schedule: str | None, arguments: dict[str, Any], retention: SavepointRetention | None
 ) -> None:
     assert retention_of(schedule, arguments) == retention

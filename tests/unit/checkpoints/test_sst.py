@@ -257,7 +257,7 @@ def test_an_index_with_an_unknown_layout_is_left_alone(tmp_path: Path) -> None:
     assert "unknown layout" in unknown(tmp_path, table(BLOCKS, lambda _: block))
 
 
-def test_damage_beside_what_is_unknown_is_found(tmp_path: Path) -> None:
+def test_damage_is_found_although_other_parts_are_unknown(tmp_path: Path) -> None:
     meta = {b"filter": varint(0) + varint(len(BLOCKS[0]))}
     whole = bytearray(b"".join(table(BLOCKS, meta=meta, index_compression=128)))
     whole[3] ^= 1

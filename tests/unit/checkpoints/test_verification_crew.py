@@ -155,7 +155,7 @@ def test_helpers_that_die_before_they_know_all_files_leave_them_to_this_process(
                 content(file)
 
 
-def test_what_another_process_cannot_read_is_no_answer_of_it(tmp_path: Path) -> None:
+def test_a_worker_process_has_no_answer_for_an_unreadable_file(tmp_path: Path) -> None:
     # A name longer than any file system has: not even root can read it.
     file = StateFile(f"{'x' * 300}.delta", 10, StateFileKind.DELTA)
 

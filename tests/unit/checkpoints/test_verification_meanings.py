@@ -29,7 +29,7 @@ def test_the_reference_page_has_exactly_the_codes() -> None:
 
 
 @pytest.mark.parametrize("code", Code)
-def test_the_reference_page_says_what_the_command_says(code: Code) -> None:
+def test_the_reference_page_equals_the_texts_of_the_command(code: Code) -> None:
     meaning = MEANINGS[code]
     assert sections()[code.value] == f"{meaning.what} Next: {meaning.next_step}"
 
@@ -61,7 +61,7 @@ def test_a_meaning_begins_with_whether_spark_can_start(*, blocks: bool | None, b
     assert finding.meaning.endswith(MEANINGS[Code.STATE_CORRUPT].what)
 
 
-def test_the_message_is_made_of_what_was_found_and_what_was_expected() -> None:
+def test_the_message_contains_the_found_and_the_expected_value() -> None:
     finding = Finding(Code.STATE_CORRUPT, "state/0/0/9.delta", 8, "it is cut", "a whole file")
 
     assert finding.message == "it is cut; expected: a whole file"

@@ -35,7 +35,7 @@ def test_one_file_is_told_once_for_each_code_and_the_blocking_one_is_kept() -> N
     assert [(finding.found, finding.blocks) for finding in findings.all()] == [("gone, and needed", True)]
 
 
-def test_what_is_only_worth_knowing_blocks_nothing_and_comes_last() -> None:
+def test_informational_findings_do_not_block_and_come_last() -> None:
     findings = Findings()
     findings.add(Finding(Code.STATE_UNKNOWN, "state", None, "no state"))
     assert not findings.blocked

@@ -35,7 +35,7 @@ def test_a_query_id_that_is_no_uuid_is_no_query_id(recorded: Recorded, query_id:
     assert told(report)["METADATA_CORRUPT metadata"] is True
 
 
-def test_what_follows_the_query_id_is_told_and_does_not_block(recorded: Recorded) -> None:
+def test_data_after_the_query_id_is_reported_and_does_not_block(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     rewrite(checkpoint / "metadata", (checkpoint / "metadata").read_bytes() + b"\ngarbage")
     report = verify(LocalTree(checkpoint))

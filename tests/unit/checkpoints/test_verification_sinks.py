@@ -276,7 +276,7 @@ def test_what_this_user_may_not_read_is_not_judged() -> None:
     assert (only(report).code.value, only(report).path) == ("UNREADABLE", str(place / "out" / LOG / "0"))
 
 
-def test_what_is_known_to_be_wrong_stays_so_where_the_sink_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_known_damage_stays_if_the_sink_cannot_be_read(checkpoint: Path, tmp_path: Path) -> None:
     (checkpoint / "metadata").unlink()
     report = verify(LocalTree(checkpoint), sink=LocalTree(tmp_path / "nowhere"))
 

@@ -70,7 +70,7 @@ def test_a_moment_with_a_zone_is_as_it_says(zone: str) -> None:
         ("before 2026-11-21T15:06", r"2026-11-21T15:06:00\+01:00 is in the future \(it is 2026-11-21T15:05:00"),
     ],
 )
-def test_what_names_nothing_is_an_error_that_says_how_to_write_it(text: str, reason: str) -> None:
+def test_a_name_without_a_match_is_an_error_that_shows_the_syntax(text: str, reason: str) -> None:
     with pytest.raises(ConfigurationError, match=reason) as caught:
         parse_restore_point(text, now=NOW)
 

@@ -72,7 +72,7 @@ def test_the_stubs_are_not_in_it(built: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_stubs_say_what_the_real_classes_say(built: Path, tmp_path: Path) -> None:
+def test_the_stubs_match_the_real_classes(built: Path, tmp_path: Path) -> None:
     import pyspark
 
     compile_to(tmp_path, class_path=f"{Path(pyspark.__file__).parent}/jars/*")
@@ -81,7 +81,9 @@ def test_the_stubs_say_what_the_real_classes_say(built: Path, tmp_path: Path) ->
     assert real == _classes(build(built))
 
 
-def test_without_a_compiler_it_says_what_to_install(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_with_the_package_to_install(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(checkout).unlink()
     monkeypatch.setenv("JAVA_HOME", str(checkout))
 

@@ -287,7 +287,7 @@ def test_a_stop_that_failed_half_way_starts_the_run_again(way_out: WayOut) -> No
     assert way_out.how == [(ExitCode.RESTART_WANTED, "the disk is full")]
 
 
-def test_a_stop_whose_script_goes_on_ends_the_process_all_the_same(way_out: WayOut) -> None:
+def test_a_stop_ends_the_process_although_the_script_continues(way_out: WayOut) -> None:
     end = ending(way_out)
 
     with pytest.raises(Left):

@@ -238,7 +238,7 @@ def test_a_job_whose_queries_begin_to_be_started_during_each_cut_has_no_checkpoi
     assert store.added == []
 
 
-def test_a_leader_that_is_none_any_more_does_not_go_on_after_its_checkpoint(publisher: Publisher, store: Store) -> None:
+def test_a_former_leader_stops_after_its_checkpoint(publisher: Publisher, store: Store) -> None:
     store.trouble = LeadershipLostError("the lease ran out")
 
     with pytest.raises(LeadershipLostError):

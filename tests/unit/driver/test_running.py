@@ -234,7 +234,7 @@ def test_a_script_that_waits_without_a_query_does_not_run(registry: QueryRegistr
     assert said == [(JobState.STARTING, "the script has not started 'later', which the run had before")]
 
 
-def test_what_runs_goes_on_running_while_the_script_starts_another_query(
+def test_a_running_run_stays_running_while_the_script_starts_another_query(
     registry: QueryRegistry, tmp_path: Path
 ) -> None:
     registry.add(started(tmp_path))

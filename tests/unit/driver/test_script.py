@@ -99,7 +99,7 @@ def in_plain_python(directory: Path, text: str, *arguments: str) -> list[str]:
         ),
     ],
 )
-def test_what_a_script_sees_is_what_it_sees_in_a_plain_python(text: str, directory: Path) -> None:
+def test_a_script_sees_the_same_environment_as_in_plain_python(text: str, directory: Path) -> None:
     ended = run(directory, text, "one", "-two")
 
     assert ended.failure is None, ended.errors
@@ -287,7 +287,7 @@ def test_a_traceback_begins_in_the_script(directory: Path) -> None:
         ("sys.exit('no input')", "app.py ended with sys.exit('no input')", "no input\n"),
     ],
 )
-def test_an_exit_of_a_script_says_what_it_says_in_python(
+def test_an_exit_of_a_script_prints_the_same_text_as_in_python(
     call: str, failure: str | None, errors: str, directory: Path
 ) -> None:
     ended = run(directory, f"import sys\n{call}\n")

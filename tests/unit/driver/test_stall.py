@@ -107,7 +107,7 @@ def test_a_job_that_worked_in_between_is_not_silent_at_once() -> None:
     assert silent((0, "a query", 1), (500, "", 1), (900, "a query", 1)) == [False, False, False]
 
 
-def test_a_silence_says_what_is_waited_for() -> None:
+def test_a_stall_names_the_reason_of_the_wait() -> None:
     silence = Silence("the script has not started a query", 600.0)
 
     assert silence.sentence(None) == "no commit or report for 600 s: the script has not started a query"

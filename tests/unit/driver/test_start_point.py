@@ -113,7 +113,7 @@ def test_the_logs_of_the_restored_sinks_outlive_the_pin_that_they_were_kept_in(t
     assert str(log).startswith(f"{second.directory}/")
 
 
-def test_what_was_adopted_is_refused_when_its_query_went_on_meanwhile(tmp_path: Path) -> None:
+def test_an_adopted_checkpoint_is_refused_after_its_query_has_continued(tmp_path: Path) -> None:
     """Between the plan and the driver's start a user has started it where it was: two would write to one output."""
     elsewhere = checkpoint(tmp_path / "elsewhere" / QUERY)
     adopted = AdoptedCheckpoint(

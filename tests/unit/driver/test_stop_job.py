@@ -205,7 +205,7 @@ def test_a_drain_that_an_earlier_attempt_began_begins_again(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("error", [OperationFailedError("the drain failed"), SystemExit(3), NotConnectedError("cut")])
-def test_what_the_main_thread_raises_goes_to_the_thread_that_asked(error: BaseException) -> None:
+def test_an_error_of_the_main_thread_is_raised_in_the_requesting_thread(error: BaseException) -> None:
     main_thread = MainThread()
     main = threading.Thread(target=main_thread.serve)
     main.start()

@@ -93,7 +93,7 @@ def query(spark: Spark, name: str = "q") -> StartedQuery:
         ),
     ],
 )
-def test_a_query_is_told_to_end_where_no_plan_is_left_without_its_commit(
+def test_a_query_is_stopped_at_a_point_without_an_uncommitted_plan(
     stacks: list[list[str]], states: list[str], interrupted: int
 ) -> None:
     spark = Spark(*stacks)

@@ -60,7 +60,7 @@ def check(
         (WriterNotes(sink="json", options={"path": "out"}), None),
     ],
 )
-def test_a_query_that_would_begin_beside_its_past_is_refused_with_what_adopts_it(
+def test_a_query_that_ignores_its_earlier_batches_is_refused_with_the_parameters_that_adopt_them(
     own: Path, noted: WriterNotes, sinks: dict[str, str] | None
 ) -> None:
     noted.options[OPTION] = str(own)
@@ -172,7 +172,7 @@ def test_a_session_whose_location_the_script_has_set_gets_that_of_the_job_back(t
     assert take_location(session, "file:///managed") is None
 
 
-def test_an_output_with_a_past_is_refused_with_what_goes_on_from_it(tmp_path: Path) -> None:
+def test_an_output_with_earlier_batches_is_refused_with_the_parameters_that_continue_it(tmp_path: Path) -> None:
     output = tmp_path / "out"
     (output / LOG).mkdir(parents=True)
     (output / LOG / "3").write_text("v1")

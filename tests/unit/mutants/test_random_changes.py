@@ -173,7 +173,7 @@ def test_the_quickest_tests_of_a_line_come_first_and_those_that_failed_not_at_al
     assert Covering({"tests/test_sums.py": record}).of_lines(FILE, [4]) == ["quick", "slow"]
 
 
-def test_every_equivalent_change_is_one_that_is_there() -> None:
+def test_every_listed_equivalent_change_exists() -> None:
     entries = equivalents()
     found = all_changes(ROOT, sorted({one.file for one in entries}))
 

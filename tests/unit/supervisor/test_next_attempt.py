@@ -203,7 +203,7 @@ def test_an_attempt_whose_end_cannot_be_written_is_not_followed_by_another_one(
 
 
 @pytest.mark.parametrize("canceled", [True, False], ids=["an open cancel", "no attempt is left"])
-def test_a_turn_that_comes_to_nothing_ends_the_run(
+def test_a_turn_without_a_next_attempt_ends_the_run(
     job: JobRecords, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, canceled: bool
 ) -> None:
     job.coordinator.commit(Create(PATHS.submission_exit(1, 1), exit_record(job).to_bytes()))
