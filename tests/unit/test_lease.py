@@ -1,13 +1,25 @@
-"""The lease's deadline: last but one acknowledged heartbeat + T - margin (design, contract 3)."""
+"""Session: deadline of its lease, answers to transactions, and its end from outside."""
 
 from __future__ import annotations
 
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from typing import TypeVar
 
 import pytest
+from kazoo.exceptions import NoNodeError, RolledBackError, RuntimeInconsistency  # noqa: TID253  # its answers
 
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination._kazoo_transaction import versions_of
+from airflow_provider_ha.coordination.coordinator import Check, Create, Op, SessionCredentials
 from airflow_provider_ha.coordination.leadership import JUMP_SECONDS, LEAST_SECONDS, ClockReading, Lease
+from airflow_provider_ha.coordination.raw_socket import close_session
+from airflow_provider_ha.errors import CoordinationError, NodeMissingError, NotConnectedError
 from airflow_provider_ha.timings import Timings
 from tests.support.clusters.coordination_helpers import HeldClock
 
@@ -238,3 +250,77 @@ def test_what_is_left_now_is_the_least_while_no_heartbeat_is_answered(lease: Lea
 
 def test_the_least_of_a_fresh_lease_is_what_is_left_of_it(lease: Lease) -> None:
     assert lease.least() == lease.left()
+
+
+def test_the_operation_that_was_rejected_is_named_not_those_that_went_with_it() -> None:
+    ops: list[Op] = [Create("/a"), Check("/b", 1), Create("/c")]
+    answers = [RolledBackError(), NoNodeError(), RuntimeInconsistency()]
+
+    with pytest.raises(NodeMissingError, match="/b"):
+        versions_of(answers, ops, "zk1")
+
+
+def test_a_rejection_without_a_reason_is_an_error_all_the_same() -> None:
+    with pytest.raises(CoordinationError, match=r"zk1.* rejected a write of /a without a reason"):
+        versions_of([RolledBackError(), RolledBackError()], [Create("/a"), Create("/b")], "zk1")
+
+
+CREDENTIALS = SessionCredentials(session_id=7, password=b"p" * 16)
+
+Server = Callable[[bytes], HaConfig]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """Starts a server that sends the same bytes to its first client for any request."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        threads: list[threading.Thread] = []
+
+        def answer(data: bytes) -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(data)
+                connection.recv(4096)
+
+        def start(data: bytes) -> HaConfig:
+            threads.append(threading.Thread(target=answer, args=(data,)))
+            threads[0].start()
+            return HaConfig.build(
+                zookeeper=f"127.0.0.1:{listener.getsockname()[1]}", storage_root="file:///nowhere", cluster_id="c"
+            )
+
+        yield start
+        for thread in threads:
+            thread.join()
+
+
+def greeting(granted: int, session_id: int) -> bytes:
+    body = struct.pack("!iiq", 0, granted, session_id) + struct.pack("!i", 16) + b"p" * 16
+    return struct.pack("!i", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(struct.pack("!i", 1 << 30), id="a-frame-that-is-too-long"),
+        pytest.param(struct.pack("!i", 0), id="an-empty-frame"),
+        pytest.param(b"HT", id="an-answer-that-is-cut", marks=pytest.mark.slow),
+        pytest.param(greeting(0, 0), id="no-such-session"),
+        pytest.param(greeting(4000, 8), id="another-session"),
+    ],
+)
+def test_no_session_is_closed(answer: bytes, server: Server) -> None:
+    config = server(answer)
+
+    assert close_session(config, CREDENTIALS, timeout=5) is False
+
+
+def test_a_host_that_the_name_service_does_not_know_is_named_with_its_reason() -> None:
+    config = HaConfig.build(zookeeper="zk1.invalid:2181,127.0.0.1:1", storage_root="file:///data")
+
+    with pytest.raises(NotConnectedError) as told:
+        KazooCoordinator.connect(config, timeout=0.2)
+
+    assert "zk1.invalid: " in told.value.message
+    assert "127.0.0.1" not in told.value.message.partition("(")[2]

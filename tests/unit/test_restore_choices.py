@@ -1,15 +1,24 @@
-"""What a request may choose about a restore, and what it asks brokers for."""
+"""Choices of a restore, and effects that refuse it."""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
-from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.checkpoints.model import (
+    PlanFinding,
+    QueryCut,
+    QuerySink,
+    QuerySources,
+    RestorePlan,
+    SinkKind,
+    Verdict,
+)
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.jobs.model import StartKind, StartPoint
@@ -17,6 +26,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.jobs.restore import choices
 from airflow_provider_ha.jobs.restore.choices import _Brokers, restore_choices
+from airflow_provider_ha.jobs.restore.job_restore import require_accepted
 from airflow_provider_ha.jobs.submit import preconditions
 from airflow_provider_ha.jobs.submit.preconditions import same_start
 from airflow_provider_ha.jobs.submit.requests import named_directories
@@ -93,6 +103,7 @@ def asked(
 
 
 OF_GRAPH = HaOptions(kafka_bootstrap={"table": "graph:9092"}, kafka_properties="/graph.properties")
+
 OF_OPTIONS = HaOptions(kafka_bootstrap={"table": "options:9092"}, kafka_properties="/options.properties")
 
 
@@ -179,3 +190,42 @@ def test_other_options_of_the_connection_are_no_difference_of_the_job() -> None:
 )
 def test_a_query_is_declared_repeatable_by_the_name_that_its_script_has(said: dict[str, Any]) -> None:
     assert choose(**said).repeatable == {"Flattened~20Orders"}
+
+
+EVERYTHING = frozenset(Verdict)
+
+
+def plan(verdict: Verdict, *, unknown: dict[str, tuple[str, ...]]) -> RestorePlan:
+    return RestorePlan(
+        job_id="j",
+        source_job="j",
+        source="checkpoint",
+        source_id="1",
+        directory="pin",
+        verdict=verdict,
+        queries={},
+        age_seconds=0,
+        created_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        findings=(PlanFinding(query="q", verdict=verdict, reason="q: not known: no broker answered"),),
+        unknown=unknown,
+    )
+
+
+def test_what_is_not_known_stops_a_restore_that_allows_everything() -> None:
+    with pytest.raises(RestoreUnknownError, match="no broker answered") as caught:
+        require_accepted(plan(Verdict.LOSS_POSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)
+
+    assert "accept_unverified=q" in caught.value.next_step
+
+
+def test_who_named_its_query_may_allow_the_loss() -> None:
+    named = plan(Verdict.LOSS_POSSIBLE, unknown={})
+
+    require_accepted(named, EVERYTHING)
+    with pytest.raises(RestoreRefusedError, match="LOSS_POSSIBLE"):
+        require_accepted(named, frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}))
+
+
+def test_what_is_impossible_is_told_as_that() -> None:
+    with pytest.raises(RestoreRefusedError, match="IMPOSSIBLE"):
+        require_accepted(plan(Verdict.IMPOSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)

@@ -1,16 +1,28 @@
-"""What a configuration says about sessions: chroot, TLS, credentials, and timings that must fit together."""
+"""Settings of a session, and readers and leaders of a cluster when something fails."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Node, SessionState
+from airflow_provider_ha.coordination.leader_information import LeaderRetrieval
+from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
+from airflow_provider_ha.fleet import reconciler
+from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
+from airflow_provider_ha.fleet.reconciler import ReconcileTimings
 from airflow_provider_ha.hooks._connection import config_of, secrets_of
+from airflow_provider_ha.jobs.removal.cleanup import clean_up
+from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
+from tests.fake.jobs import PATHS
+from tests.support.clusters.coordination_helpers import HeldClock
+from tests.support.fake import FakeCoordinator, FakeEnsemble
 
 
 def build(**values: Any) -> HaConfig:
@@ -148,3 +160,146 @@ def test_tls_fields_without_the_tls_box_mean_tls() -> None:
 
     assert config.tls is not None
     assert config.tls.ca_file == "ca.pem"
+
+
+@pytest.fixture
+def session() -> FakeCoordinator:
+    session = FakeEnsemble(members=1).connect(name="follower")
+    session.ensure(PATHS.lock)
+    session.commit(Create(PATHS.leader, b"epoch 1"))
+    return session
+
+
+@pytest.fixture
+def cut(session: FakeCoordinator, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets the next reads of the session meet an outage, as many as are asked for."""
+    find, left = session.find, list[str]()
+
+    def fail(path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
+        if left:
+            raise NotConnectedError(left.pop())
+        return find(path, watch=watch)
+
+    monkeypatch.setattr(session, "find", fail)
+    return lambda reads: left.extend(["the fake ensemble could not be reached"] * reads)
+
+
+def test_a_read_that_failed_is_made_good_by_the_next_one_with_its_watch(
+    session: FakeCoordinator, cut: Callable[[int], None]
+) -> None:
+    heard: list[bytes | None] = []
+    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None))
+    cut(1)
+
+    with pytest.raises(NotConnectedError):
+        retrieval.look()
+    assert heard == []
+
+    retrieval.look()
+    session.commit(Delete(PATHS.leader))
+    assert retrieval._changed.is_set(), "the watch that the failed read would have set"
+    retrieval.look()
+    assert heard == [b"epoch 1", None]
+
+
+def test_a_leader_is_announced_again_when_the_first_read_after_an_interruption_fails(
+    session: FakeCoordinator, cut: Callable[[int], None]
+) -> None:
+    heard: list[bytes | None] = []
+    retrieval = LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None))
+    retrieval.look()
+    retrieval._on_state(SessionState.SUSPENDED)
+    retrieval._on_state(SessionState.CONNECTED)
+    cut(1)
+
+    with pytest.raises(NotConnectedError):
+        retrieval.look()
+    retrieval.look()
+
+    assert heard == [b"epoch 1", b"epoch 1"]
+
+
+def test_the_announcements_go_on_after_a_read_that_failed(
+    session: FakeCoordinator, cut: Callable[[int], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[bytes | None] = []
+    cut(2)
+    caplog.set_level(logging.INFO)
+
+    with LeaderRetrieval(session, PATHS, lambda node: heard.append(node.data if node else None), poll=0.01):
+        wait_until(lambda: heard == [b"epoch 1"], timeout=5, what="the leader")
+
+    assert caplog.text.count("cannot be determined: the fake ensemble could not be reached") == 2
+
+
+@pytest.fixture
+def leader(monkeypatch: pytest.MonkeyPatch) -> ClusterLeader:
+    client: Any = SimpleNamespace(clock=HeldClock())
+    leader = ClusterLeader(client, by="test", patience=ReconcileTimings(poll=2.0))
+    monkeypatch.setattr(leader, "_arm", lambda job_id: None)
+    return leader
+
+
+def test_jobs_that_cannot_be_listed_now_are_those_of_the_last_list(
+    leader: ClusterLeader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader._agenda.expect(["flights"])
+
+    def unlisted(**_: object) -> list[str]:
+        raise NotConnectedError("no server answers")
+
+    monkeypatch.setattr(leader._client, "list_jobs", unlisted, raising=False)
+
+    leader._expect_jobs()
+
+    assert "the jobs cannot be listed now: no server answers" in caplog.text
+    assert list(leader._agenda.take()) == ["flights"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (NotConnectedError("no server answers"), "job flights is read again: no server answers"),
+        (ZeroDivisionError("a mistake"), "job flights could not be reconciled"),
+    ],
+    ids=["outage", "mistake"],
+)
+def test_a_job_that_could_not_be_read_is_read_again_after_a_poll(
+    leader: ClusterLeader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    said: str,
+) -> None:
+    clock: Any = leader._client.clock
+
+    def fail(job_id: str) -> None:
+        raise error
+
+    monkeypatch.setattr(leader, "attend", fail)
+    leader._agenda.expect(["flights"])
+    assert list(leader._agenda.take()) == ["flights"]
+
+    leader._attend_watched("flights", None)
+
+    assert said in caplog.text
+    assert list(leader._agenda.take()) == []
+    clock.time += 2.0
+    assert list(leader._agenda.take()) == ["flights"]
+
+
+def test_a_recovery_is_told_without_the_lost_log_when_the_run_cannot_be_read() -> None:
+    def unread(number: int) -> None:
+        raise NotConnectedError("no server answers")
+
+    job: Any = SimpleNamespace(runs=SimpleNamespace(get=unread))
+    run: Any = SimpleNamespace(run=1, attempt=2)
+
+    assert reconciler._lost_log(job, run) == ""
+
+
+def test_a_job_without_a_run_has_nothing_to_clean_up() -> None:
+    job: Any = SimpleNamespace(job_id="flights", runs=SimpleNamespace(numbers=list))
+
+    with pytest.raises(JobStateError, match="'flights' has no run"):
+        clean_up(job)

@@ -1,10 +1,11 @@
-"""What a place is called: the same for Python, for Spark, and in the logs that Spark writes."""
+"""Names of places: URIs, roots of a configuration, and keys of records."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.sources.input_files import look_for
@@ -19,10 +21,11 @@ from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.spark.places import local_path, output_place
 from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.config import ENVIRONMENT, HaConfig, HdfsOptions, S3Options
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.hooks._connection import config_of
 from airflow_provider_ha.host.java import utf8_locale
 from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.keys import resolve_key
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from airflow_provider_ha.uris import file_uri, list_item, of_log, split
@@ -30,9 +33,12 @@ from tests.support.odd_names import ODD
 
 
 KEY = "jobs/flights/live/e1-x"
+
 HDFS = f"hdfs://names:8020/{ODD}"
+
 # As java.net.URI writes ODD, which Spark's logs hold: letters of other alphabets stay.
 OF_JAVA = "w\u00f6rk%20root%20%231%2520+%3F;&=%5Bx%5D%7By%7D*'%22$"
+
 AREAS: dict[str, tuple[WorkArea, str]] = {
     "linked": (LinkedWorkArea(Path(f"/{ODD}")), f"file:///{ODD}/{KEY}"),
     "directory": (LayeredWorkArea(LocalFileStore(Path(f"/{ODD}"))), f"hafile:///{ODD}/{KEY}"),
@@ -160,3 +166,108 @@ def test_a_jvm_is_given_a_locale_that_has_the_names_of_this_python(
     inherited: dict[str, str], given: dict[str, str]
 ) -> None:
     assert utf8_locale(inherited) == given
+
+
+S3_WORK: dict[str, Any] = {"work_root": "s3://b/live", "home_root": "file:///var/ha"}
+
+
+def config(storage_root: str, **roots: Any) -> HaConfig:
+    return HaConfig.build(zookeeper="127.0.0.1:1", storage_root=storage_root, **roots)
+
+
+@pytest.mark.parametrize(
+    ("storage", "roots", "reason"),
+    [
+        ("s3://b/ha", {}, "an s3:// storage root needs a work_root"),
+        ("s3://b/ha", {"work_root": "s3://b/live"}, "give home_root as a file:// URI"),
+        ("s3://b/ha", S3_WORK | {"home_root": "s3://b/home"}, "give home_root as a file:// URI"),
+        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha"}, "are nested"),
+        ("s3://b/ha", S3_WORK | {"work_root": "s3://b/ha/live"}, "are nested"),
+        ("s3://b/ha/blobs", S3_WORK | {"work_root": "s3://b/ha"}, "are nested"),
+    ],
+)
+def test_roots_that_cannot_work_are_refused_with_what_to_give(storage: str, roots: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        config(storage, **roots)
+
+
+@pytest.mark.parametrize(
+    ("roots", "area", "uri"),
+    [
+        ({}, "LinkedWorkArea", "file:///ha/default/jobs/j"),
+        ({"work_root": "file:///live"}, "LinkedWorkArea", "file:///live/default/jobs/j"),
+        (S3_WORK, "LayeredWorkArea", "has3a://b/live/default/jobs/j"),
+    ],
+)
+def test_the_work_root_says_how_directories_are_made(roots: Any, area: str, uri: str) -> None:
+    found = open_work_area(config("file:///ha", **roots))
+
+    assert (type(found).__name__, found.uri("jobs/j")) == (area, uri)
+
+
+def test_a_driver_keeps_its_files_where_its_home_is() -> None:
+    assert config("s3://b/ha", **S3_WORK).home_path == Path("/var/ha/default")
+    assert config("file:///ha").home_path == Path("/ha/default")
+
+
+INSIDE = ("jobs/flights/live/", "jobs/flights/savepoints/")
+
+
+def resolve(root: Path, key: str) -> Path:
+    return resolve_key(root, key, inside=INSIDE, source="znode /a")
+
+
+@pytest.mark.parametrize("key", ["jobs/flights/live/e1-x", "jobs/flights/savepoints/nightly"])
+def test_a_key_of_one_of_the_prefixes_is_a_path_whether_it_exists_or_not(tmp_path: Path, key: str) -> None:
+    assert resolve(tmp_path, key) == tmp_path / key
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "/",
+        "/etc",
+        "..",
+        "jobs/flights/live/",
+        "jobs/flights/live",
+        "jobs/flights/live/..",
+        "jobs/flights/live/../x",
+        "jobs/flights/live/e1-x/q",
+        "jobs/flights/live//etc",
+        "jobs/flights/checkpoints/pins/1",
+        "jobs/flight/live/e1-x",
+        "jobs/flights2/live/e1-x",
+        "jobs/flights/live/\x00",
+        "jobs/flights/live/a\nb",
+    ],
+)
+def test_a_key_names_one_thing_of_its_prefix(tmp_path: Path, key: str) -> None:
+    with pytest.raises(RecordCorruptError, match="znode /a is refused") as caught:
+        resolve(tmp_path, key)
+
+    assert caught.value.next_step
+
+
+@pytest.mark.parametrize("link", ["jobs", "jobs/flights", "jobs/flights/live", "jobs/flights/live/e1-x"])
+def test_no_link_below_the_root_is_followed(tmp_path: Path, link: str) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    outside.mkdir()
+    (root / link).parent.mkdir(parents=True)
+    (root / link).symlink_to(outside)
+
+    with pytest.raises(RecordCorruptError, match="symbolic link"):
+        resolve(root, "jobs/flights/live/e1-x")
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "root").symlink_to(tmp_path / "disk")
+
+    assert resolve(tmp_path / "root", "jobs/flights/live/e1-x") == tmp_path / "root/jobs/flights/live/e1-x"
+
+
+def test_a_way_that_cannot_be_looked_at_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "jobs/flights/live").mkdir(parents=True)
+
+    with pytest.raises(StorageUnavailableError, match="could not be inspected"):
+        resolve(tmp_path, f"jobs/flights/live/{'x' * 300}")

@@ -1,18 +1,19 @@
-"""A value of a DAG that is no template and cannot be used is an error when the DAG is parsed."""
+"""Values of a DAG: refused when it is parsed, and masked when they look like secrets."""
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-
-pytest.importorskip("airflow")
+from airflow.sdk import DAG
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.declaration import options_of
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
+from airflow_provider_ha.operators import _parameters
 from airflow_provider_ha.operators._run import SparkHaRunOperator
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
@@ -33,8 +34,13 @@ from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
 
 
+pytest.importorskip("airflow")
+
+
 SUBMIT = {"job_id": "orders", "application": "main.py"}
+
 JOB = {"job_id": "orders"}
+
 TASKS: dict[Any, dict[str, Any]] = {
     SparkHaCancelOperator: JOB,
     SparkHaCheckpointOperator: JOB,
@@ -54,6 +60,7 @@ TASKS: dict[Any, dict[str, Any]] = {
     SparkHaJobStatusSensor: JOB,
     SparkHaLeaderSensor: JOB,
 }
+
 WRONG: dict[str, Any] = {
     "job_id": "a job/with a slash",
     "source_job": "../other",
@@ -111,6 +118,7 @@ WRONG: dict[str, Any] = {
     **dict.fromkeys(("arguments", "files", "py_files", "jars", "archives", "packages", "repeatable"), "one"),
     **dict.fromkeys(("accept_unverified", "reset_query_ids"), "one"),
 }
+
 OF_TASK = {name: holder for holder, names in SparkHaRunOperator.of_task.items() for name in names}
 
 
@@ -227,3 +235,70 @@ def test_every_operator_and_sensor_is_tried() -> None:
     }
 
     assert found == set(TASKS)
+
+
+ARGUMENTS = ["--password={{ secret }}", "--since", "now"]
+
+
+@pytest.fixture
+def masked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(_parameters.ArgumentSecrets, "log", logging.getLogger("task"), raising=False)
+    monkeypatch.setattr(_parameters, "mask_secret", found.append)
+    return found
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", arguments=ARGUMENTS),
+        SparkHaRestoreOperator(task_id="t", job_id="j", arguments=ARGUMENTS),
+    ],
+    ids=["submit", "restore"],
+)
+def test_a_rendered_secret_is_masked_and_named_in_a_warning(
+    operator: SparkHaSubmitOperator | SparkHaRestoreOperator, masked: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    context: Any = {"secret": "hunter2"}
+
+    operator.render_template_fields(context)
+
+    assert masked == ["hunter2"]
+
+    with caplog.at_level(logging.WARNING):
+        operator.warn_of_argument_secrets()
+
+    assert "--password" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_secrets_of_a_mapped_task_are_masked_when_it_is_rendered(index: int, masked: list[str]) -> None:
+    with DAG("d", schedule=None) as dag:
+        mapped = SparkHaSubmitOperator.partial(task_id="t", job_id="j", application="app.py").expand(
+            arguments=[["--password=first-{{ secret }}"], ["--password=second-{{ secret }}"]]
+        )
+    instance = SimpleNamespace(map_index=index, task=mapped)
+    context: Any = {"ti": instance, "dag": dag, "dag_run": SimpleNamespace(conf={}), "secret": "hunter2"}
+
+    mapped.render_template_fields(context)
+
+    assert instance.task.arguments == [f"--password={('first', 'second')[index]}-hunter2"]
+    assert masked == [f"{('first', 'second')[index]}-hunter2"]
+
+
+def test_secrets_that_were_rendered_another_way_are_masked_before_the_run(masked: list[str]) -> None:
+    operator = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py", arguments=["--password=hunter2"])
+
+    operator.warn_of_argument_secrets()
+
+    assert masked == ["hunter2"]
+
+
+def test_a_restore_that_names_no_arguments_has_none(masked: list[str]) -> None:
+    operator = SparkHaRestoreOperator(task_id="t", job_id="j")
+
+    operator.render_template_fields({})
+
+    assert masked == []
+    assert operator.restore_request("r").arguments is None

@@ -1,4 +1,4 @@
-"""A task that Airflow loses finds its job again: operators and sensors bring their own retries."""
+"""Retries of operators and sensors, and the first step of a sensor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from packaging.version import Version
 from airflow_provider_ha.airflow_side.compat import AIRFLOW
 from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
@@ -30,6 +33,7 @@ from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOpera
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
+from airflow_provider_ha.sensors._base import Baseline, baseline_of, first_baseline
 from airflow_provider_ha.sensors.checkpoint import SparkHaCheckpointSensor
 from airflow_provider_ha.sensors.job_status import SparkHaJobStatusSensor
 from airflow_provider_ha.sensors.leader import SparkHaLeaderSensor
@@ -40,11 +44,14 @@ from tests.support.airflow_exceptions import (
     TaskDeferralError,
     TaskDeferralTimeout,
 )
-from tests.support.clusters.airflow_helpers import context
+from tests.support.clusters.airflow_helpers import StateStore, context
+from tests.support.clusters.jobs_helpers import a_result, a_run
 
 
 SUBMIT: dict[str, Any] = {"task_id": "t", "job_id": "flights", "application": "app.py"}
+
 JOB: dict[str, Any] = {"task_id": "t", "job_id": "flights"}
+
 TEN, FIVE_MINUTES = timedelta(seconds=10), timedelta(minutes=5)
 
 EVERY_KIND = [
@@ -229,3 +236,46 @@ def test_an_unknown_connection_is_not_tried_again() -> None:
 
     with pytest.raises(AirflowFailException, match="has no connection 'prdo'"), task.client():
         pass
+
+
+def test_a_retry_keeps_the_number_of_the_first_execution() -> None:
+    store = StateStore()
+
+    first_baseline(context(task_state_store=store), Baseline(checkpoint=5, ended_run=0))
+    again = first_baseline(context(task_state_store=store), Baseline(checkpoint=9, ended_run=2))
+
+    assert again == Baseline(checkpoint=5, ended_run=2)
+
+
+def test_a_run_that_is_over_already_is_not_what_the_sensor_watches() -> None:
+    over = JobStatus(
+        job_id="flights", run=RunView(run=a_run(3), result=a_result(JobState.FINISHED)), checkpoint_counter=7
+    )
+
+    assert baseline_of(over) == Baseline(checkpoint=7, ended_run=3)
+
+
+@pytest.mark.parametrize(("given", "newer_than"), [(None, 5), ("None", 5), ("", 5), ("3", 3), (0, 0)])
+def test_a_number_that_is_given_wins_over_the_first_execution(given: Any, newer_than: int) -> None:
+    sensor = SparkHaCheckpointSensor(task_id="s", job_id="flights")
+    sensor.newer_than = given  # as a template renders it
+
+    assert sensor.trigger(Baseline(checkpoint=5)).newer_than == newer_than
+
+
+def test_an_unknown_target_state_fails_at_once() -> None:
+    sensor = SparkHaJobStatusSensor(task_id="s", job_id="flights")
+    sensor.target_states = ["GOOD"]  # as a template renders it
+
+    with pytest.raises(AirflowFailException, match="'GOOD'"):
+        sensor.trigger(Baseline())
+
+
+def test_an_event_becomes_facts_or_a_failure() -> None:
+    sensor = SparkHaCheckpointSensor(task_id="s", job_id="flights")
+
+    assert sensor.execute_complete({}, {"status": "success", "checkpoint": 6}) == {"checkpoint": 6}
+    with pytest.raises(AirflowException, match="ended"):
+        sensor.execute_complete({}, {"status": "failed", "reason": "run 1 ended"})
+    with pytest.raises(AirflowFailException, match="corrupt"):
+        sensor.execute_complete({}, {"status": "error", "reason": "corrupt"})

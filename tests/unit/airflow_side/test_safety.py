@@ -1,4 +1,4 @@
-"""The first lines of a job's page: is its data safe, what is wrong, and what is to be done."""
+"""First lines and buttons of a job's page."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_ha.airflow_side.page.buttons import JobAction, menu_of, offer, offers, saved_cancel
 from airflow_provider_ha.airflow_side.page.clusters import ReadResult
 from airflow_provider_ha.airflow_side.page.job_data import BAD, CALM, GOOD, WARN, SafetyFacts, safety_of
+from airflow_provider_ha.airflow_side.page.recovery import recovery_buttons
 from airflow_provider_ha.api.documents.checkpoints import CheckpointRow
 from airflow_provider_ha.api.documents.history import DrillListView, DrillView
 from airflow_provider_ha.api.documents.job import job_view
@@ -36,9 +38,13 @@ from tests.support.clusters.jobs_helpers import (
 
 
 CUT = {"orders": 12}
+
 OUTPUT = "/lake/orders"
+
 VERIFICATION: Any = LastVerificationView.model_construct
+
 DRILL: Any = DrillView.model_construct
+
 DRILLS: Any = DrillListView.model_construct
 
 
@@ -209,3 +215,137 @@ def test_a_job_without_a_checkpoint_is_not_called_safe() -> None:
     unknown = safety_of(replace(HEALTHY, newest=None, job=HEALTHY.job.model_copy(update={"queries": {}})))
     assert unknown.safe == "There is no checkpoint, and the driver reports no query."
     assert behind.repeats[0].startswith("orders (/lake/orders): batches 0 to 1; ")
+
+
+ASKS = [JobAction.SAVEPOINT, JobAction.STOP, JobAction.DRAIN, JobAction.CANCEL]
+
+
+def offered_job(state: JobState = JobState.RUNNING, *, checkpoint: int | None = 7) -> JobStatus:
+    lost = state is JobState.LOST
+    submitted = SubmissionView(a_submission(1), exit=an_exit() if lost else None)
+    made = JobStatus(
+        job_id="flights",
+        leader=None if lost else a_leader(1),
+        epoch=1,
+        run=RunView(a_run(1), submissions=(submitted,), result=a_result(state) if state.terminal else None),
+        status=a_status(JobState.RUNNING if lost or state.terminal else state),
+        checkpoint_numbers=(checkpoint,) if checkpoint is not None else (),
+    )
+    assert made.state is state
+    return made
+
+
+def enabled(snapshot: JobStatus) -> list[JobAction]:
+    return [each.action for each in offers(snapshot) if not each.refused]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "actions"),
+    [
+        (offered_job(), ASKS),
+        (offered_job(JobState.STARTING), ASKS),
+        (offered_job(JobState.STOPPING), [JobAction.CANCEL]),
+        (offered_job(JobState.LOST), [JobAction.STOP, JobAction.CANCEL]),
+        (offered_job(JobState.LOST, checkpoint=None), [JobAction.CANCEL]),
+        (offered_job(JobState.FINISHED), []),
+        (offered_job(JobState.FAILED), []),
+        (JobStatus(job_id="flights"), []),
+    ],
+)
+def test_a_job_has_the_buttons_that_fit_its_state(snapshot: JobStatus, actions: list[JobAction]) -> None:
+    assert enabled(snapshot) == actions
+    for each in offers(snapshot):
+        assert bool(each.effects) != bool(each.refused), "it says what will happen, or why not"
+
+
+def test_release_is_offered_to_a_job_in_quarantine_only() -> None:
+    assert JobAction.RELEASE not in [each.action for each in offers(offered_job())]
+    assert "not in quarantine" in offer(offered_job(), JobAction.RELEASE).refused
+
+    released = offers(offered_job(), "the graph is gone")[-1]
+
+    assert (released.action, released.refused) == (JobAction.RELEASE, "")
+    assert "because the graph is gone." in released.effects[0]
+
+
+def test_what_a_stop_does_depends_on_the_driver() -> None:
+    assert "takes a checkpoint" in offer(offered_job(), JobAction.STOP).effects[0]
+    assert (
+        "ends immediately, FINISHED with checkpoint 7" in offer(offered_job(JobState.LOST), JobAction.STOP).effects[0]
+    )
+
+
+def test_a_cancel_says_what_a_restore_goes_on_from() -> None:
+    assert "checkpoint 7" in offer(offered_job(), JobAction.CANCEL).effects[1]
+    assert "nothing" in offer(replace(offered_job(), checkpoint_numbers=()), JobAction.CANCEL).effects[1]
+
+
+def test_a_cancel_with_a_savepoint_says_that_the_job_goes_on_when_the_savepoint_fails() -> None:
+    shown = saved_cancel(offered_job())
+
+    assert (shown.action, shown.refused) == (JobAction.CANCEL, "")
+    assert shown.command == "spark-ha job cancel flights --savepoint"
+    assert "copies a consistent state" in shown.effects[0]
+    assert "When the savepoint fails, the run does not end" in shown.effects[1]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason"),
+    [
+        (offered_job(JobState.LOST), "The driver is lost. This needs a driver"),
+        (offered_job(JobState.STOPPING), "being stopped already"),
+        (offered_job(JobState.FINISHED), "Run 1 is FINISHED"),
+        (JobStatus(job_id="flights"), "has no run"),
+    ],
+)
+def test_a_cancel_with_a_savepoint_needs_a_driver_that_goes_on(snapshot: JobStatus, reason: str) -> None:
+    shown = saved_cancel(snapshot)
+
+    assert reason in shown.refused
+    assert shown.effects == ()
+
+
+def test_each_button_names_the_command_that_does_the_same() -> None:
+    commands = [offer(offered_job(), action).command for action in ASKS]
+
+    assert commands == [
+        "spark-ha savepoint trigger flights",
+        "spark-ha job stop flights",
+        "spark-ha job stop flights --mode terminate",
+        "spark-ha job cancel flights",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "quarantined", "primary"),
+    [
+        (offered_job(), None, "savepoint"),
+        (offered_job(JobState.STOPPING), None, None),
+        (offered_job(JobState.LOST), None, "recover"),
+        (offered_job(JobState.LOST), "the graph is gone", "release"),
+        (offered_job(JobState.FAILED), None, "restore"),
+        (offered_job(JobState.FINISHED), None, "restore"),
+    ],
+)
+def test_a_state_has_one_primary_button_and_dangerous_ones_are_apart(
+    snapshot: JobStatus, quarantined: str | None, primary: str | None
+) -> None:
+    buttons: list[Any] = [*offers(snapshot, quarantined), *recovery_buttons(snapshot, quarantined)]
+
+    menu = menu_of(buttons, "QUARANTINED" if quarantined else snapshot.state.value)
+
+    assert (menu.primary.name if menu.primary else None) == primary
+    assert {each.name for each in menu.dangerous} <= {"cancel", "drain"}
+    shown = [*([menu.primary] if menu.primary else []), *menu.others, *menu.dangerous]
+    assert sorted(each.name for each in shown) == sorted(each.name for each in buttons if not each.refused)
+    assert sum(len(titles) for titles in menu.refused.values()) == len(buttons) - len(shown)
+
+
+def test_the_reason_of_several_disabled_buttons_is_told_once() -> None:
+    snapshot = offered_job(JobState.FAILED)
+
+    menu = menu_of([*offers(snapshot), *recovery_buttons(snapshot)], "FAILED")
+
+    [(reason, titles)] = menu.refused.items()
+    assert reason == "Run 1 is FAILED."
+    assert len(titles) == 5

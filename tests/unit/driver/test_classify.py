@@ -1,4 +1,4 @@
-"""Whose error it is, told from texts of real errors (``record_failures.py``) and of those made here."""
+"""Classification of errors, from their texts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.driver.ending.failure_kinds import LONGEST, FailureVerdict, classify, links
+from airflow_provider_ha.driver.queries.script_paths import from_missing_file
+from airflow_provider_ha.jobs.application.application_files import files_beside
 from airflow_provider_ha.jobs.runs.submissions import FailureKind
 from tests.support.spark.record_failures import CORPUS
 
 
 RECORDED = sorted(CORPUS.glob("*.txt"))
+
 IN_FOREACH_BATCH = """\
 org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1, runId = 2] terminated with \
 exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. \
@@ -29,6 +32,7 @@ Reason: An exception was raised by the Python Proxy. Return Message: Traceback (
 Caused by: py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: (as above)
 \tat py4j.Protocol.getReturnValue(Protocol.java:476)
 """
+
 IN_A_TASK = """\
 org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1, runId = 2] terminated with \
 exception: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in \
@@ -280,3 +284,45 @@ def test_cause_at_the_end_of_a_very_long_text_is_seen() -> None:
     assert kind(in_batch("KeyError: 'price'") + stack + "Caused by: java.net.ConnectException: refused") is (
         FailureKind.OUTAGE
     )
+
+
+HOME = (Path("/home/1-1/app/application"), Path("/home/1-1/app/files"))
+
+BESIDE = ("conf/rules.yml", "settings.ini")
+
+
+@pytest.mark.parametrize(
+    "named", ["/home/1-1/app/application/settings.ini", "/home/1-1/app/files/settings.ini", "settings.ini"]
+)
+def test_a_file_beside_the_script_is_named_with_the_option_that_ships_it(named: str) -> None:
+    said = from_missing_file(f"[Errno 2] No such file or directory: '{named}'", BESIDE, HOME)
+
+    assert "settings.ini is next to the script" in said
+    assert "--files settings.ini (files=['settings.ini'])" in said
+
+
+def test_a_path_that_spark_does_not_find_is_understood_too() -> None:
+    said = from_missing_file("[PATH_NOT_FOUND] Path does not exist: file:/home/1-1/app/files/conf.", BESIDE, HOME)
+
+    assert said.startswith("the directory conf is next to the script")
+
+
+def test_a_relative_path_that_is_nowhere_asks_for_an_absolute_one() -> None:
+    said = from_missing_file("[Errno 2] No such file or directory: 'lookup.csv'", BESIDE, HOME)
+
+    assert "write an absolute path, or ship the file with --files" in said
+
+
+@pytest.mark.parametrize(
+    "message", ["[Errno 2] No such file or directory: '/data/in.csv'", "Path does not exist: s3a://b/in", "'price'"]
+)
+def test_of_another_place_nothing_is_said(message: str) -> None:
+    assert from_missing_file(message, BESIDE, HOME) == ""
+
+
+def test_data_files_near_the_script_are_found_and_sources_are_not(tmp_path: Path) -> None:
+    for name in ("main.py", "settings.ini", ".env", "conf/rules.yml", "lib/helper.py", "a/b/c/d.txt", "__pycache__/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    assert files_beside(tmp_path / "main.py") == BESIDE

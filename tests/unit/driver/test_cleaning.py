@@ -1,10 +1,14 @@
-"""What the removal thread does in a turn: deletions always and first, everything else when it is due, for a while."""
+"""Removal: the thread that removes what is old, and processes that are killed as a tree."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +17,11 @@ from airflow_provider_ha.checkpoints.store.checkpoint_store import COLLECTION_SE
 from airflow_provider_ha.driver.checkpointing.publish_loop import (
     COLLECTION_INTERVAL,
     COLLECTION_RETRY_SECONDS,
+    RemovalLoop,
     RemovalTurns,
 )
 from airflow_provider_ha.errors import LeadershipLostError, StorageUnavailableError
+from airflow_provider_ha.testing.waiting import wait_until
 
 
 @dataclass
@@ -166,3 +172,100 @@ def test_the_files_of_working_directories_are_collected_last() -> None:
 
     assert done
     assert world.calls == ["work off", "past", "collect", "files"]
+
+
+class Cleaning:
+    """Counts its turns; raises what it is given, one per turn."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+        self.turns = 0
+        self.failed: list[BaseException] = []
+        self.loop = RemovalLoop(self.clean, self.failed.append)
+
+    def clean(self, go_on: Callable[[], bool]) -> bool:
+        del go_on
+        self.turns += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return True
+
+
+def test_it_cleans_at_the_start_when_it_is_woken_and_at_the_end() -> None:
+    """The first turn does what an earlier leader has left; the last one leaves nothing behind."""
+    cleaning = Cleaning()
+
+    cleaning.loop.start()
+    wait_until(lambda: cleaning.turns == 1, timeout=5, what="the first turn")
+    cleaning.loop.wake()
+    wait_until(lambda: cleaning.turns == 2, timeout=5, what="the second turn")
+    cleaning.loop.stop()
+
+    assert cleaning.turns == 3
+
+
+def test_what_could_not_be_removed_is_no_reason_to_end_the_job() -> None:
+    """Fails when an error of storage reaches the driver (C3)."""
+    cleaning = Cleaning(StorageUnavailableError("away"), OSError(13, "no"))
+
+    cleaning.loop.start()
+    wait_until(lambda: cleaning.turns == 1, timeout=5, what="the first turn")
+    cleaning.loop.stop()
+
+    assert (cleaning.turns, cleaning.failed) == (2, [])
+
+
+def test_a_leader_that_is_none_any_more_hears_of_it() -> None:
+    cleaning = Cleaning(LeadershipLostError("the lease ran out"))
+
+    cleaning.loop.start()
+
+    wait_until(lambda: cleaning.failed, timeout=5, what="the error")
+    assert isinstance(cleaning.failed[0], LeadershipLostError)
+
+
+def test_a_removal_that_takes_long_holds_nobody_up() -> None:
+    """Fails when waking waits for the turn that is under way."""
+    going_on = threading.Event()
+    loop = RemovalLoop(lambda _: going_on.wait(10), lambda _: None)
+    loop.start()
+
+    loop.wake()
+    loop.wake()
+    going_on.set()
+
+    loop.stop()
+
+
+DENIED_THREE_TIMES = """
+import logging, os, sys
+from pathlib import Path
+import psutil
+from airflow_provider_ha.host.process_tree import ProcessTree
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+here = Path(sys.argv[1])
+child = [sys.executable, "-c", "import time; time.sleep(600)"]
+tree = ProcessTree(child, env=dict(os.environ), directory=here, log_file=here / "log")
+kill, denials = psutil.Process.kill, [tree.pid] * 3
+
+def kill_at_last(process):
+    if denials:
+        raise psutil.AccessDenied(denials.pop())
+    kill(process)
+
+psutil.Process.kill = kill_at_last
+assert tree.kill() == (tree.pid,), "its death is proven"
+assert not denials, "it was tried again"
+print(tree.pid)
+"""
+
+
+def test_a_process_that_may_not_be_killed_is_tried_again_and_named_once(tmp_path: Path) -> None:
+    """A setuid program belongs to another user. An exception here would end the supervisor without an exit record."""
+    run = subprocess.run(
+        [sys.executable, "-c", DENIED_THREE_TIMES, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+
+    assert run.returncode == 0, run.stderr
+    warning, pid = run.stdout.splitlines()
+    assert warning == f"process {pid} may not be killed by this user: waiting for its end"

@@ -1,9 +1,10 @@
-"""What the output of a query says about its start, before Spark is asked for anything."""
+"""Outputs of queries: claims, paths, and what they say about a start."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,19 @@ from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestoreP
 from airflow_provider_ha.checkpoints.sinks import sink_registry
 from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
+from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
+from airflow_provider_ha.driver.queries.script_paths import is_relative, refuse_relative
 from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.errors import ApplicationRefusedError, RestoreRefusedError
-from airflow_provider_ha.jobs.model import OutputMode
+from airflow_provider_ha.errors import ApplicationRefusedError, OutcomeUnknownError, RestoreRefusedError
+from airflow_provider_ha.jobs.model import JobState, OutputMode, RunResult
+from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
 from tests.support.checkpoints.ledger_sink import LedgerSink
 from tests.support.checkpoints.writer_helpers import writer_of
+from tests.support.fake import FakeEnsemble
 from tests.support.spark.started_queries import Started, commit, file_writer, plan_of, starter_of
 
 
@@ -189,3 +196,159 @@ def test_an_output_that_was_written_to_since_is_not_given_a_log_again(spark: Sta
 def test_a_new_output_without_a_log_to_begin_with_is_refused(spark: Started, tmp_path: Path) -> None:
     with pytest.raises(RestoreRefusedError, match=r"output /new of query 'rows' is new, .* was not named.*--sink"):
         seeded(spark, tmp_path, Log(-1), sinks=None)
+
+
+PLACE = "s3://bucket/out"
+
+CLUSTER = ClusterPaths("spark-ha", "c")
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    config = HaConfig.build(zookeeper="fake:1", storage_root="file:///nowhere")
+    return FakeEnsemble().connect(config)
+
+
+def claims_of(coordinator: Coordinator, job_id: str, run: int = 1, commit: Any = None) -> OutputClaims:
+    """Return the claims of a run that has no result."""
+    paths = CLUSTER.job(job_id)
+    coordinator.ensure(paths.run(run))
+    return OutputClaims(coordinator, paths, commit or coordinator.commit, run)
+
+
+def end(coordinator: Coordinator, job_id: str, run: int = 1) -> None:
+    """Give a run its result."""
+    result = RunResult(state=JobState.FINISHED, epoch=1, at=datetime(2026, 1, 1, tzinfo=timezone.utc))
+    coordinator.commit(Create(CLUSTER.job(job_id).run_result(run), result.to_bytes()))
+
+
+def test_an_output_of_another_job_that_is_not_over_is_refused_with_its_name(coordinator: Coordinator) -> None:
+    claims_of(coordinator, "first").claim(PLACE, "rows")
+
+    with pytest.raises(ApplicationRefusedError, match=r"query 'rows' of job 'first', whose run 1 is not over"):
+        claims_of(coordinator, "second").claim(PLACE, "windows")
+
+
+def test_an_output_goes_to_the_next_job_when_the_run_that_had_it_is_over(coordinator: Coordinator) -> None:
+    claims_of(coordinator, "first").claim(PLACE, "rows")
+    end(coordinator, "first")
+    second = claims_of(coordinator, "second")
+
+    second.claim(PLACE, "rows")
+
+    with pytest.raises(ApplicationRefusedError, match="job 'second'"):
+        claims_of(coordinator, "first", run=2).claim(PLACE, "rows")
+
+
+def test_a_claim_of_a_run_that_was_forgotten_hinders_no_job(coordinator: Coordinator) -> None:
+    claims_of(coordinator, "first").claim(PLACE, "rows")
+    coordinator.commit(Delete(CLUSTER.job("first").run(1)))
+
+    claims_of(coordinator, "second").claim(PLACE, "rows")
+
+
+def test_later_runs_and_epochs_of_the_job_keep_its_outputs(coordinator: Coordinator) -> None:
+    for run in (1, 1, 2):
+        claims_of(coordinator, "first", run).claim(PLACE, "rows")
+
+    with pytest.raises(ApplicationRefusedError, match="whose run 2 is not over"):
+        claims_of(coordinator, "second").claim(PLACE, "rows")
+
+
+def test_other_outputs_are_free(coordinator: Coordinator) -> None:
+    claims_of(coordinator, "first").claim(PLACE, "rows")
+
+    claims_of(coordinator, "second").claim(f"{PLACE}-2", "rows")
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again(coordinator: Coordinator) -> None:
+    asked = []
+
+    def losing(*ops: Any, **more: Any) -> list[int]:
+        asked.append(ops)
+        coordinator.commit(*ops, **more)
+        raise OutcomeUnknownError("no answer")
+
+    claims_of(coordinator, "first", commit=losing).claim(PLACE, "rows")
+
+    assert len(asked) == 1
+
+
+def test_of_two_jobs_that_claim_an_output_at_once_one_is_refused(coordinator: Coordinator) -> None:
+    second = claims_of(coordinator, "second")
+
+    def overtaken(*ops: Any, **more: Any) -> list[int]:
+        second.claim(PLACE, "rows")
+        return coordinator.commit(*ops, **more)
+
+    with pytest.raises(ApplicationRefusedError, match="job 'second'"):
+        claims_of(coordinator, "first", commit=overtaken).claim(PLACE, "rows")
+
+
+def test_of_two_jobs_that_take_over_an_output_at_once_one_is_refused(coordinator: Coordinator) -> None:
+    """What is there was read before: the version of that must still be the one."""
+    claims_of(coordinator, "old").claim(PLACE, "rows")
+    end(coordinator, "old")
+    second = claims_of(coordinator, "second")
+
+    def overtaken(*ops: Any, **more: Any) -> list[int]:
+        second.claim(PLACE, "rows")
+        return coordinator.commit(*ops, **more)
+
+    with pytest.raises(ApplicationRefusedError, match="job 'second'"):
+        claims_of(coordinator, "first", commit=overtaken).claim(PLACE, "rows")
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("parquet", "out"),
+        ("JSON", "./out"),
+        ("delta", "../out"),
+        ("csv", "~/out"),
+        ("orc", "file:out"),
+        ("iceberg", "warehouse/t"),
+        ("com.example.Sink", "out"),
+    ],
+)
+def test_a_path_that_depends_on_the_working_directory_is_relative(source: str, path: str) -> None:
+    assert is_relative(source, path)
+
+
+@pytest.mark.parametrize(
+    ("source", "path"),
+    [
+        ("parquet", "/data/out"),
+        ("json", "file:/data/out"),
+        ("delta", "file:///data/out"),
+        ("orc", "s3a://bucket"),
+        ("csv", "hdfs:///data/out"),
+        ("iceberg", "db.table"),
+        ("ES", "index/rows"),
+        ("bigquery", "dataset.rows"),
+        ("kafka", "ignored"),
+        ("foreachBatch", "ignored"),
+    ],
+)
+def test_a_path_that_means_the_same_everywhere_is_not_relative(source: str, path: str) -> None:
+    assert not is_relative(source, path)
+
+
+def test_the_refusal_names_the_path_its_directory_and_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ApplicationRefusedError) as refused:
+        refuse_relative("query 'q'", "json", "results/out")
+
+    assert str(refused.value) == (
+        f"query 'q' writes to the relative path 'results/out'; here that is {tmp_path}/results/out, and another "
+        "directory in every other attempt, so a recovery would lose its rows. Write it as an absolute path, for "
+        "example '/data/out'."
+    )
+
+
+@pytest.mark.parametrize("path", [None, ""])
+def test_no_path_is_for_spark_to_judge(path: str | None) -> None:
+    refuse_relative("query 'q'", "json", path)

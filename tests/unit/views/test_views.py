@@ -1,4 +1,4 @@
-"""One JSON form per concept: what a view shows, what it leaves out, and the keys of each event."""
+"""Views: one JSON form per concept, and targets of metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider_ha.api import documents
 from airflow_provider_ha.api.documents import events
 from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.api.documents.history import LeaderView
-from airflow_provider_ha.api.documents.job import NO_RUN, job_view, unreadable_row
+from airflow_provider_ha.api.documents.job import NO_RUN, job_view, out_of_reach, unreadable_row
 from airflow_provider_ha.api.documents.stores import TreeView
 from airflow_provider_ha.api.documents.submission import graph_view
 from airflow_provider_ha.api.documents.verification import VerificationView, proven_view
@@ -46,13 +46,16 @@ from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
-from tests.support.clusters.jobs_helpers import NOON, a_run, a_start, a_submission
+from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
 
 
 SECRET = "hunter2"  # a fake that must not be found
+
 FINDING = Finding(Code.STATE_MISSING, "state/0/0/9.delta", 8, "it is gone", "a file", blocks=True)
+
 REPORT = VerificationReport(
     startable=False,
     restorable=[1],
@@ -62,6 +65,7 @@ REPORT = VerificationReport(
     batches=(BatchVerdict(1, ()), BatchVerdict(2, (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is gone"),))),
     sink=SinkLogState(LocalTree(Path("/out")), 3),
 )
+
 LEADER = LeaderInfo(epoch=3, run=1, attempt=2, host="h", pid=7, since=NOON)
 
 
@@ -304,3 +308,51 @@ def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
 )
 def test_an_event_has_the_documented_keys(event: View, expected: dict[str, Any]) -> None:
     assert event.to_json() == expected
+
+
+EVERYWHERE = ["127.0.0.1:9400", "127.0.1.1:9400", "localhost:9400", "[::1]:9400"]
+
+
+def submission(attempt: int, host: str, *, zxid: int) -> SubmissionView:
+    started = SubmissionStarted(handle=DriverHandle(engine="local", log_uri=f"file://{host}/driver.log"))
+    return SubmissionView(submission=a_submission(attempt), started=started, created_zxid=zxid)
+
+
+def snapshot(
+    *submissions: SubmissionView, leader: LeaderInfo | None = None, place: str = "127.0.0.1:9400"
+) -> JobStatus:
+    """A job whose epoch 1 began with transaction 20, and whose driver has said where its metrics are."""
+    return JobStatus(
+        job_id="flights",
+        leader=leader,
+        epoch=1,
+        epoch_zxid=20,
+        run=RunView(run=a_run(), submissions=submissions),
+        status=a_status().model_copy(update={"metrics": place}),
+    )
+
+
+@pytest.mark.parametrize("place", EVERYWHERE)
+def test_a_loopback_is_read_on_the_host_of_the_leader_alone(place: str) -> None:
+    led = snapshot(leader=a_leader(), place=place)
+
+    assert out_of_reach(led, "host") == ""
+    assert f"{place} of host host, which host-2 cannot reach" in out_of_reach(led, "host-2")
+
+
+@pytest.mark.parametrize("place", ["host-1:9400", "192.0.2.1:9400", "[2001:db8::1]:9400"])
+def test_any_other_address_is_read_from_everywhere(place: str) -> None:
+    assert out_of_reach(snapshot(leader=a_leader(), place=place), "host-2") == ""
+
+
+def test_a_lost_driver_is_a_target_of_the_host_that_it_was_on_while_the_next_one_waits_elsewhere() -> None:
+    lost = snapshot(submission(1, "host-1", zxid=10), submission(2, "host-2", zxid=30))
+
+    assert out_of_reach(lost, "host-1") == ""
+    assert "of host host-1" in out_of_reach(lost, "host-2")
+
+
+def test_the_place_of_an_earlier_leader_is_on_a_host_that_is_not_known() -> None:
+    taken_over = snapshot(submission(1, "host", zxid=10), leader=a_leader(2))
+
+    assert "of a host that is not known" in out_of_reach(taken_over, "host")

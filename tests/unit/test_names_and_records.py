@@ -1,10 +1,12 @@
-"""How the name of a query is written in directories and records, and shown to people."""
+"""Names of queries and short names, and records that are read again."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,13 +14,17 @@ from airflow_provider_ha.api.documents.view import View
 from airflow_provider_ha.cli.savepoint_target import by_query, places_of
 from airflow_provider_ha.cli.spec_options import adopted
 from airflow_provider_ha.cli.spec_options import by_query as brokers_by_query
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.submit.requests import named_directories
+from airflow_provider_ha.names import check_name, safe_segment, short_name
 from airflow_provider_ha.query_names import QueryDirectory, is_query_directory, own_name, query_directory, shown
+from airflow_provider_ha.records import Record
+from tests.support.clusters.record_samples import record_types, sample
 
 
 PLAIN = ["orders", "Orders", "a", "q-1", "counts_by.day", "1", "x" * 128]
+
 ODD = [
     "Flattened Orders",
     " ",
@@ -195,3 +201,67 @@ def test_a_place_without_a_name_may_hold_an_equals_sign(place: str) -> None:
     (name,) = adopted([place], []).directories
 
     assert name == place.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("name", ["s1", "cli-savepoint-0123456789ab", "x" * 40])
+def test_a_short_name_stays(name: str) -> None:
+    assert short_name(name) == name
+
+
+def test_a_long_name_is_cut_to_one_that_is_found_again() -> None:
+    asked = safe_segment("scheduled_savepoint/scheduled__2026-11-22T19:00:00+00:00/savepoint")
+
+    short = short_name(asked)
+
+    assert len(short) <= 40
+    assert short.startswith("scheduled_savepoint-schedul")
+    assert (short, check_name(short, "savepoint id")) == (short_name(asked), short)
+
+
+def test_names_that_differ_only_at_their_end_stay_apart() -> None:
+    assert short_name("x" * 60 + "1") != short_name("x" * 60 + "2")
+
+
+def test_a_name_that_is_cut_at_a_dash_stays_a_name() -> None:
+    short = short_name("x" * 25 + "--..__" + "y" * 30)
+
+    assert check_name(short, "savepoint id") == short
+    assert "--" not in short
+
+
+TYPES = record_types()
+
+
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_a_record_is_read_as_it_was_written(kind: str) -> None:
+    written = sample(TYPES[kind])
+
+    assert TYPES[kind].from_bytes(written.to_bytes(), source=kind) == written
+
+
+@pytest.mark.parametrize("record", TYPES.values(), ids=lambda record: record.kind)
+def test_a_newer_version_is_refused_with_its_number_and_the_next_step(record: type[Record]) -> None:
+    newer = record.format_version + 1
+    envelope = {"kind": record.kind, "version": newer, "checksum": "of another rule", "body": {"new": "field"}}
+
+    with pytest.raises(RecordCorruptError, match=rf"znode /a .*version {newer} of '{record.kind}'") as caught:
+        record.from_bytes(json.dumps(envelope).encode(), source="znode /a")
+
+    assert "Upgrade" in caught.value.next_step
+
+
+@pytest.mark.parametrize("version", ["2", None, 1.5, [], True])
+def test_a_version_that_is_no_number_is_a_corrupt_record(version: Any) -> None:
+    record = TYPES["run"]
+    envelope = {"kind": "run", "version": version, "checksum": "", "body": {}}
+
+    with pytest.raises(RecordCorruptError, match="znode /a"):
+        record.from_bytes(json.dumps(envelope).encode(), source="znode /a")
+
+
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_equal_records_have_equal_bytes_sorted_and_without_spaces(kind: str) -> None:
+    """Digests of manifests are of these bytes."""
+    written = sample(TYPES[kind]).to_bytes()
+
+    assert written.decode() == json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"))
