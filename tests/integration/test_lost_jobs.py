@@ -1,10 +1,8 @@
-"""A lost job is no dead end: it is recovered by a new request, or replaced. Real ZooKeeper.
-
-The engine only remembers what it was asked to launch.
-"""
+"""Lost jobs: recovered by a new request, replaced, or stopped by a command. Real ZooKeeper."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +18,7 @@ from airflow_provider_ha.errors import CheckpointMissingError, JobStateError
 from airflow_provider_ha.jobs import observe
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, StartKind
+from airflow_provider_ha.jobs.operations import operations, stop
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.recovery.lost_runs import end_lost, lost_run, result_of
@@ -27,6 +26,7 @@ from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.jobs.runs.watchers import followed
 from airflow_provider_ha.jobs.submit import run_submission
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.cluster_helpers import Cluster, lead_newest
 from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 from tests.support.specs import changed
@@ -289,3 +289,67 @@ def test_a_restore_may_end_the_lost_run_or_go_on_with_it(cluster: Cluster, choic
 
     assert made.run == run
     assert (job.runs.result(1) is not None) == (choice is LostRunPolicy.RESTART)
+
+
+def test_the_command_stops_a_lost_job_at_once(spark_ha: Any, cluster: Cluster) -> None:
+    lose(cluster)
+
+    code, out, _ = spark_ha("job", "stop", "flights", "--json")
+
+    document = json.loads(out)
+    assert (code, document["state"], document["result"]["checkpoint"]) == (0, "COMPLETED", NUMBER)
+
+
+def test_a_job_that_is_lost_while_the_command_waits_ends_without_its_driver(
+    spark_ha: Any, cluster: Cluster, coordinator: Coordinator, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stop, "LOST_AFTER", 0.5)
+    job = cluster.submitted("flights")
+    leadership = lead_newest(config, coordinator, job)
+    with ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(spark_ha, "job", "stop", "flights", "--wait", "30", "--json")
+        wait_until(lambda: coordinator.children(job.paths.operations), timeout=20, what="the request")
+
+        leadership.release()
+        code, out, _ = stopping.result(timeout=60)
+
+    assert (code, json.loads(out)["state"]) == (0, "COMPLETED")
+    assert len(operations.list_operations(coordinator, job.paths)) == 1
+    assert job.snapshot().state is JobState.FINISHED
+
+
+def test_the_command_says_at_once_why_a_drain_waits(
+    spark_ha: Any, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    lose(cluster)
+
+    code, out, _ = spark_ha("job", "stop", "flights", "--mode", "terminate", "--wait", "0")
+
+    assert code == 0
+    assert "REQUESTED" in out
+    assert "a drain needs a driver" in caplog.text
+
+
+@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run"), ("restore",)], ids=" ".join)
+def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
+    spark_ha: Any, cluster: Cluster, words: tuple[str, ...]
+) -> None:
+    job = lose(cluster)
+
+    code, _, said = spark_ha(*words, "flights")
+
+    assert code == 1
+    assert "--if-lost restart ends it and restores, --if-lost recover continues it instead" in " ".join(said.split())
+    assert "if_lost" not in said
+    assert "spark-ha job stop flights" in said
+    assert job.runs.numbers() == [1]
+
+
+@pytest.mark.parametrize("choice", ["restart", "recover"])
+def test_a_plan_with_a_choice_exits_0_and_ends_nothing(spark_ha: Any, cluster: Cluster, choice: str) -> None:
+    job = lose(cluster)
+
+    code, _, _ = spark_ha("checkpoint", "plan", "flights", "--if-lost", choice)
+
+    assert code == 0
+    assert job.snapshot().state is JobState.LOST

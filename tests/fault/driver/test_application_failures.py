@@ -1,7 +1,9 @@
-"""Errors of the application end a run, outages do not: real Spark, real supervisor, thresholds lowered."""
+"""Errors of the application: real Spark, real supervisor, and the words for their user."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.errors import JobStateError
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, RunResult
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.testing.waiting import wait_until
@@ -21,6 +23,8 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+
 OPTIONS = HaOptions(
     checkpoint_interval=0,
     restart_delay=0,
@@ -164,3 +168,128 @@ def test_broker_that_is_silent_for_several_attempts_ends_no_run(job: SupervisedJ
     run = job.job.snapshot().run
     assert run is not None
     assert run.result is None
+
+
+@pytest.fixture
+def unworked_job(client: HaClient, tmp_path: Path) -> SupervisedJob:
+    return SupervisedJob(client, Stream(tmp_path), ("rows",), options=HaOptions(checkpoint_interval=0))
+
+
+def submit(job: SupervisedJob, mistake: str, times: int = 1, *, script: Path = APPS / "mistakes.py") -> None:
+    job.submit_script(script, [mistake, str(job.stream.source), str(job.stream.root / "out"), str(times)])
+
+
+def end(job: SupervisedJob, attempts: int) -> RunResult:
+    """Wait until the run has FAILED after so many attempts."""
+    result = job.await_result()
+    run = job.job.snapshot().run
+    assert run is not None
+    assert (result.state, len(run.submissions)) == (JobState.FAILED, attempts), result.reason
+    return result
+
+
+def test_script_that_exits_before_its_first_query_ends_the_run_with_its_status_and_its_words(
+    unworked_job: SupervisedJob,
+) -> None:
+    submit(unworked_job, "arguments")
+
+    reason = end(unworked_job, 3).reason
+
+    assert reason.startswith("SystemExit: exit status 2: usage: mistakes.py --input INPUT | mistakes.py: error: the ")
+    assert re.search(r"at mistakes\.py:16 in <module>, 3 times in", reason), reason
+
+
+def test_file_that_stayed_on_the_submitting_host_is_named_with_the_option_that_ships_it(
+    unworked_job: SupervisedJob, tmp_path: Path
+) -> None:
+    script = shutil.copy(APPS / "mistakes.py", tmp_path)
+    (tmp_path / "settings.ini").write_text("[paths]\n")
+
+    submit(unworked_job, "file", script=Path(script))
+
+    assert "ship it with --files settings.ini (files=['settings.ini'])" in end(unworked_job, 3).reason
+
+
+def test_error_in_the_first_batch_of_a_new_job_ends_the_run(unworked_job: SupervisedJob) -> None:
+    unworked_job.stream.feed(1)
+
+    submit(unworked_job, "typo")
+
+    assert end(unworked_job, 3).reason.startswith(
+        "KeyError: 'price', in query 'rows' before its first batch at mistakes.py:"
+    )
+
+
+def await_batches(job: SupervisedJob, epoch: int, batch: int) -> None:
+    job.await_committed(epoch, batch)
+    job.stop("suspend")
+    assert job.await_result().state is JobState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("script", "changed"),
+    [
+        ("union", "reads 3 sources, and its checkpoint has 1"),
+        ("counts", "has 2 operators with state, and its checkpoint"),
+    ],
+)
+def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_batch(
+    unworked_job: SupervisedJob, script: str, changed: str
+) -> None:
+    unworked_job.stream.feed(2)
+    submit(unworked_job, script)
+    await_batches(unworked_job, 1, 1)
+    kept = [pointer.number for pointer in unworked_job.job.checkpoints.list()]
+
+    submit(unworked_job, script, 3 if script == "union" else 2)
+    reason = end(unworked_job, 1).reason
+
+    assert changed in reason
+    assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in reason
+    assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
+    assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
+
+
+def test_script_of_before_goes_on_from_its_checkpoint_after_another_one_was_refused(
+    unworked_job: SupervisedJob,
+) -> None:
+    unworked_job.stream.feed(2)
+    submit(unworked_job, "union")
+    await_batches(unworked_job, 1, 1)
+    submit(unworked_job, "union", 3)
+    end(unworked_job, 1)
+
+    unworked_job.stream.feed(1)
+    submit(unworked_job, "union")
+
+    unworked_job.await_alive(
+        lambda: next(iter(unworked_job.job.checkpoints.list())).cut == {"rows": 2}, "the next batch of the old script"
+    )
+
+
+def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_checkpoints(
+    unworked_job: SupervisedJob,
+) -> None:
+    unworked_job.stream.feed(2)
+    submit(unworked_job, "counts")
+    await_batches(unworked_job, 1, 1)
+    kept = [pointer.number for pointer in unworked_job.job.checkpoints.list()]
+    unworked_job.stream.feed(1)
+
+    submit(unworked_job, "schema")
+    reason = end(unworked_job, 2).reason
+
+    assert "STATE_STORE" in reason
+    assert f"--start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
+    assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
+
+
+def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(unworked_job: SupervisedJob) -> None:
+    unworked_job.stream.feed(1)
+
+    submit(unworked_job, "unread")
+
+    assert (
+        "the function of query 'rows' has not read its frame, and a query with state needs that"
+        in end(unworked_job, 2).reason
+    )

@@ -1,8 +1,10 @@
-"""Real-time and continuous queries under a managed job: each row arrives, and what comes again is counted."""
+"""Real-time queries of a managed job, and OpenLineage's listener in its JVM."""
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,14 +18,22 @@ from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.integration import test_client as words
+from tests.support.ivy import Wanted, jars
+from tests.support.lineage_receiver import LineageReceiver, receiving
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
+from tests.support.specs import changed
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
+
+
 QUERY = "live"
+
 ROWS = 20
+
 ACCEPTED = frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE})
 
 
@@ -89,3 +99,52 @@ def test_killed_stopped_and_set_back_it_loses_no_row(job: SupervisedJob, kafka: 
     await_rows(kafka, target, 4)
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
+
+
+LISTENER = "1.53.0"
+
+
+@pytest.fixture
+def receiver() -> Iterator[LineageReceiver]:
+    with receiving() as started:
+        yield started
+
+
+def listener_jar() -> str:
+    """Return the path of the listener's jar, which has all that it needs."""
+    wanted = Wanted("io.openlineage", "openlineage-spark_2.13", LISTENER, transitive=False)
+    [jar] = jars(f"openlineage-spark-{LISTENER}", (wanted,))
+    return str(jar)
+
+
+def test_events_of_a_driver_name_the_task_that_submitted_it(
+    client: HaClient, receiver: LineageReceiver, tmp_path: Path
+) -> None:
+    parent, root = str(uuid.uuid4()), str(uuid.uuid4())
+    lineage = {
+        "spark.openlineage.parentJobNamespace": "tests",
+        "spark.openlineage.parentJobName": "dag.task",
+        "spark.openlineage.parentRunId": parent,
+        "spark.openlineage.rootParentJobNamespace": "tests",
+        "spark.openlineage.rootParentJobName": "dag",
+        "spark.openlineage.rootParentRunId": root,
+        **{f"spark.openlineage.transport.{key}": value for key, value in receiver.transport.items()},
+    }
+    asked = words.request(tmp_path, "first")
+    words.feed(tmp_path, "one")
+    request = changed(
+        asked,
+        conf={**asked.conf, "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener"},
+        jars=[listener_jar()],
+        lineage=lineage,
+    )
+
+    client.job("words").submit(request)
+
+    words.wait_for_epoch(client.job("words"), 1)
+    wait_until(lambda: words.rows(tmp_path) == ["one"], timeout=240, what="the row", interval=0.2)
+    wait_until(lambda: receiver.events, timeout=60, what="an event of the driver")
+    told = receiver.events[0]["run"]["facets"]["parent"]
+    assert told["run"]["runId"] == parent
+    assert (told["job"]["namespace"], told["job"]["name"]) == ("tests", "dag.task")
+    assert told["root"]["run"]["runId"] == root

@@ -22,7 +22,7 @@ from airflow_provider_ha.jobs.runs.submissions import Failure
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.integration.airflow_side.test_unpaused_examples import dag_of
+from tests.integration.airflow_side.test_shipped_dags import dag_of
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import cancelled, until
 from tests.support.mailbox import mail_server

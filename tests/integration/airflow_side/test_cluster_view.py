@@ -1,8 +1,9 @@
-"""What a watcher of a whole cluster reads, and when it reads it again."""
+"""Reads of a watcher of a whole cluster, also of nodes that do not exist yet."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,16 +11,20 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.coordination.coordinator import Reads, SetData
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.coordinator import Coordinator, Reads, SetData
+from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.fleet.notify import leadership as module
 from airflow_provider_ha.fleet.notify.leadership import ClusterView
 from airflow_provider_ha.fleet.notify.notices import GRANTED, INTERIM, NO_LEADER, QUARANTINED, UNKNOWN, Condition
+from airflow_provider_ha.fleet.notify.session import WatchedNodes
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, release_quarantine
 from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
+from airflow_provider_ha.triggers.job import SparkHaJobTrigger
 from tests.integration.airflow_side.test_alerts import told_by
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
@@ -318,3 +323,49 @@ def test_a_job_that_is_new_is_told_by_a_watch(cluster: Cluster, opened: list[Any
     asyncio.run(watch())
 
     assert told[0] == "flights"
+
+
+SOME = 50  # less than what is worth a request for all
+
+ALL = 200
+
+
+def test_to_watch_a_node_that_is_likely_to_be_absent_costs_one_request(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    nodes = [f"{paths.base}/never-{number}" for number in range(SOME)]
+    watched, before = WatchedNodes(coordinator, lambda _: None), received(config)
+
+    found = watched.read(nodes, absent=nodes)
+
+    assert set(found.values()) == {None}
+    assert SOME <= received(config) - before < 1.5 * SOME
+
+
+def test_to_watch_many_nodes_costs_a_request_for_all(
+    config: HaConfig, coordinator: Coordinator, paths: JobPaths
+) -> None:
+    watched = WatchedNodes(coordinator, lambda _: None)
+    watched.read([f"{paths.base}/first-{number}" for number in range(ALL)])  # asks the servers what they know
+    before = received(config)
+
+    found = watched.read([f"{paths.base}/never-{number}" for number in range(ALL)])
+
+    assert set(found.values()) == {None}
+    assert received(config) - before < 10
+
+
+def test_a_task_that_follows_a_job_takes_its_result_for_absent(paths: JobPaths) -> None:
+    trigger = SparkHaJobTrigger(job_id=paths.job_id, run=1)
+
+    assert list(trigger.absent(paths)) == [paths.run_result(1)]
+    assert set(trigger.absent(paths)) < set(trigger.nodes(paths))
+
+
+def received(config: HaConfig) -> int:
+    """Return how many packets the server has received."""
+    host, _, port = config.zookeeper.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(b"srvr")
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    return next(int(line.split()[1]) for line in answer.splitlines() if line.startswith(b"Received"))

@@ -1,4 +1,4 @@
-"""Closures of checkpoints that a real Spark wrote."""
+"""Closures of checkpoints that a real Spark wrote, and the names of their queries."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import batches, progress, queries
 from airflow_provider_ha.checkpoints.spark.closure import StateReader, closure
@@ -15,9 +17,13 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.releases import release
 from airflow_provider_ha.checkpoints.spark.state_content import ContentCheck
 from airflow_provider_ha.checkpoints.verify.verification import verify
+from airflow_provider_ha.cli.app import app
+from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError
+from airflow_provider_ha.query_names import query_directory
 from tests.support.checkpoints.damage import ALL, STATEFUL, halve, newest_sst, remove
 from tests.support.spark.corpus import checkpoint_copy, corpus
+from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 # The first test makes the corpus, which takes half a minute of two idle cores.
@@ -170,3 +176,65 @@ def test_a_name_in_a_zip_never_leads_out_of_the_checkpoint(tmp_path: Path) -> No
         archive.writestr("metadata", "v1\n" + json.dumps(inner))
     with pytest.raises(CheckpointCorruptError, match="leads out"):
         closure(LocalTree(copy), 8, with_planned=False)
+
+
+NAMES = ("Flattened Orders", "a/b", "Заказы", "a=b")
+
+WRONG_CALL = 64
+
+
+def call(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(words), obj=ClusterTarget())
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_savepoint_is_taken_verified_and_restored_by_the_name_of_the_script(
+    name: str, checkpoint: Path, tmp_path: Path
+) -> None:
+    saved, restored = tmp_path / "saved", tmp_path / "restored"
+
+    code, said = call("savepoint", "create", "--query", f"{name}={checkpoint}", "--to", str(saved), "--json")
+
+    assert code == 0, said
+    assert (saved / query_directory(name) / "offsets").is_dir()
+    code, said = call("savepoint", "verify", str(saved), "--json")
+    document: dict[str, Any] = json.loads(said)
+    assert (code, list(document["queries"])) == (0, [name]), said
+    code, said = call("savepoint", "restore", str(saved), "--to", str(restored))
+    assert code == 0, said
+    assert name in said
+    assert (restored / query_directory(name) / "offsets").is_dir()
+
+
+def test_a_directory_without_a_name_is_of_the_query_that_it_is_named_after(checkpoint: Path, tmp_path: Path) -> None:
+    of_user = checkpoint.rename(checkpoint.with_name("Flattened Orders"))
+
+    code, said = call("savepoint", "create", str(of_user), "--to", str(tmp_path / "saved"))
+
+    assert code == 0, said
+    assert (tmp_path / "saved" / "Flattened~20Orders").is_dir()
+
+
+def test_names_that_differ_in_case_only_are_refused(checkpoint: Path, tmp_path: Path) -> None:
+    other = copy_live(tmp_path / "other") / QUERY
+
+    code, said = call(
+        *("savepoint", "create", "--query", f"Orders={checkpoint}", "--query", f"orders={other}"),
+        *("--to", str(tmp_path / "saved")),
+    )
+
+    assert code == WRONG_CALL
+    assert "differ in upper and lower case only" in " ".join(said.split())
+    assert not (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize("directory", ["Flattened Orders", "Flattened~20Orders"])
+def test_a_plan_of_a_directory_takes_the_name_of_the_script(directory: str, checkpoint: Path) -> None:
+    place = checkpoint.rename(checkpoint.with_name(directory))
+
+    code, said = call(
+        "checkpoint", "plan", str(place), "--sink", "Flattened Orders=noop", "--repeatable", "Flattened Orders"
+    )
+
+    assert code != WRONG_CALL, said

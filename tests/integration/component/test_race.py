@@ -1,4 +1,4 @@
-"""Of writers of one name one wins, on every store, also when it does not hear of it at once."""
+"""Races of writers: one wins on every store, except with Delta's default log store on S3."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from tests.support.hdfs.hdfs_server import hdfs_server
+from tests.support.ivy import Wanted, jars
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
-from tests.support.s3.s3_server import S3Access
+from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm, java_class
 
 
-pytestmark = pytest.mark.timeout(600)  # the first test waits for the compiler and for a JVM
+pytestmark = pytest.mark.timeout(600)
+
+
 WRITERS, NAMES = 8, 20
+
 AREA = "work"
+
 OLD, OWN = f"{AREA}/j/e7-x", f"{AREA}/j/e8-x"  # directories of two epochs
+
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
@@ -295,3 +301,56 @@ def test_nothing_half_written_is_visible_on_hdfs(hdfs_store: Store) -> None:
     assert [name for name in jvm.names(files, uri) if not name.startswith(".")] == []
     stream.cancel()
     assert jvm.names(files, uri) == []
+
+
+COMMIT = "_delta_log/00000000000000000001.json"
+
+
+@pytest.mark.long
+def test_a_driver_that_wakes_in_its_request_writes_over_the_commit_of_the_next_one() -> None:
+    storage = jars("delta-storage-4.4.0", (Wanted("io.delta", "delta-storage", "4.4.0", transitive=False),))
+    more_jars = (*s3a_jars(), *storage)
+    with real_server() as s3, component_jvm(more_jars) as jvm:
+        bucket, met, go_on = s3.new_bucket(), threading.Event(), threading.Event()
+
+        def hold(exchange: Exchange) -> None:
+            exchange.body()
+            met.set()
+            go_on.wait(120)
+            exchange.forward()
+
+        with s3_proxy(s3.endpoint, Fault(hold, "PUT", COMMIT)) as slow, ThreadPoolExecutor() as pool:
+            zombie = pool.submit(write, jvm, _s3a(s3, slow), bucket, "of the zombie")
+            assert met.wait(120)
+            with component_jvm(more_jars) as other:
+                write(other, _s3a(s3, s3.endpoint), bucket, "of the new driver")
+            assert _commit(s3, bucket) == "of the new driver\n"
+
+            go_on.set()
+            zombie.result(120)
+
+        assert _commit(s3, bucket) == "of the zombie\n"  # and the rows of the new driver are in no commit
+
+
+def write(jvm: ComponentJvm, values: dict[str, str], bucket: str, action: str) -> None:
+    """Write the commit as Delta does, of one action."""
+    conf = jvm.conf(f"s3a://{bucket}", values)
+    actions = jvm.jvm.java.util.ArrayList()
+    actions.add(action)
+    store = jvm.jvm.io.delta.storage.S3SingleDriverLogStore(conf)
+    store.write(jvm.path(f"s3a://{bucket}/table/{COMMIT}"), actions.iterator(), False, conf)
+
+
+def _commit(s3: S3Access, bucket: str) -> str:
+    body = s3.client().get_object(Bucket=bucket, Key=f"table/{COMMIT}")["Body"]
+    return str(body.read().decode())
+
+
+def _s3a(s3: S3Access, endpoint: str) -> dict[str, str]:
+    return {
+        "fs.s3a.endpoint": endpoint,
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": s3.access_key,
+        "fs.s3a.secret.key": s3.secret_key,
+    }

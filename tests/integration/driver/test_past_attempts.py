@@ -1,4 +1,4 @@
-"""What a leader removes of earlier submissions, on a real ZooKeeper and real directories."""
+"""Removal of earlier attempts, graphs and notes, on a real ZooKeeper and real directories."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig, Retention
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
+from airflow_provider_ha.driver.checkpointing.publish_loop import clear_notes
 from airflow_provider_ha.driver.members import housekeeping
 from airflow_provider_ha.driver.members.housekeeping import DIRECTORIES, PastAttempts, superfluous
-from airflow_provider_ha.errors import LeadershipError
+from airflow_provider_ha.errors import LeadershipError, LeadershipLostError
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.removal.past_runs import PastRuns
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRuns
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
+from airflow_provider_ha.storage import keys
+from airflow_provider_ha.storage.blobs import put_blob
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.clusters.aged_job import RETAINED_CHECKPOINTS, AgedJob
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 
 
@@ -205,3 +209,143 @@ def test_a_submission_that_is_forgotten_while_a_run_is_read_is_left_out(job: Job
     view = view_of_run(job.coordinator, job.paths, 1, seen)
 
     assert [each.submission.attempt for each in view.submissions] == [2, 3]
+
+
+RUNS, GONE = 30, 5  # between two runs an hour passes, and a run stays for a day
+
+
+@pytest.fixture
+def driven_job(config: HaConfig, coordinator: Coordinator) -> AgedJob:
+    """A job whose last run has a driver, and the earlier ones only their records."""
+    return AgedJob(config.model_copy(update={"retention": Retention(runs=2, days=1)}), coordinator, led_every=RUNS)
+
+
+def graphs(job: AgedJob) -> set[str]:
+    return {Path(info.key).name for info in job.context.store.list(keys.BLOBS)}
+
+
+def named(job: AgedJob) -> set[str]:
+    return {job.context.runs.get(number).run.graph.sha256 for number in job.context.runs.numbers()}
+
+
+def test_a_run_that_goes_takes_its_graph_with_it(driven_job: AgedJob) -> None:
+    driven_job.live(RUNS)
+
+    assert driven_job.context.runs.numbers() == list(range(GONE + 1, RUNS + 1))
+    assert graphs(driven_job) == named(driven_job)
+
+
+@pytest.mark.long
+def test_a_graph_that_another_run_needs_stays(driven_job: AgedJob) -> None:
+    driven_job.live(1)
+    shared = driven_job.context.runs.get(1).run.graph
+    driven_job.live(RUNS - 2)
+    node = driven_job.coordinator.get(driven_job.paths.run(RUNS - 1))
+    later = driven_job.context.runs.get(RUNS - 1).run.model_copy(update={"graph": shared})
+    driven_job.coordinator.commit(SetData(node.path, later.to_bytes(), node.version))
+
+    driven_job.live(1)
+
+    assert 1 not in driven_job.context.runs.numbers()
+    assert shared.sha256 in graphs(driven_job)
+
+
+@pytest.mark.long
+def test_an_upload_that_nothing_names_yet_stays(driven_job: AgedJob) -> None:
+    driven_job.live(RUNS - 1)
+    upload = put_blob(driven_job.context.store, b"of a submission on its way")
+
+    driven_job.live(1)
+
+    assert graphs(driven_job) == named(driven_job) | {upload.sha256}
+
+
+@pytest.mark.long
+def test_no_graph_goes_while_something_cannot_be_read(driven_job: AgedJob) -> None:
+    driven_job.live(RUNS - 1)
+    driven_job.context.store.write(driven_job.keys.journal("submission", f"{RUNS - 1}-1"), b"garbage")
+    before = graphs(driven_job)
+
+    driven_job.live(1)
+
+    assert 1 not in driven_job.context.runs.numbers()
+    assert graphs(driven_job) >= before
+
+
+def test_a_driver_that_removes_no_run_looks_for_no_blob(driven_job: AgedJob) -> None:
+    driven_job.led_every = 2
+    driven_job.live(2)
+
+    assert driven_job.context.store.info(keys.BLOB_COLLECTION) is None
+
+
+EPOCHS = 4  # each with one run, which gives its number as the batch and is then checkpointed
+
+
+@pytest.fixture
+def noted_job(config: HaConfig, coordinator: Coordinator) -> AgedJob:
+    """A job whose drivers remove nothing yet."""
+    made = AgedJob(
+        config.model_copy(update={"retention": Retention(runs=50, days=1)}), coordinator, led_every=1, cleaning=False
+    )
+    made.live(EPOCHS)
+    made.cleaning = True
+    return made
+
+
+def noted(job: AgedJob) -> list[int]:
+    return sorted(job.given("rows").epochs())
+
+
+def test_the_notes_stay_that_the_oldest_cut_can_need(noted_job: AgedJob) -> None:
+    noted_job.live(1)
+
+    lowest = EPOCHS + 2 - RETAINED_CHECKPOINTS
+    assert noted(noted_job) == list(range(lowest, EPOCHS + 2))
+
+
+def test_the_note_of_a_timeline_that_was_given_up_stays(noted_job: AgedJob) -> None:
+    noted_job.given("rows").begin(1, 1_000)
+
+    noted_job.live(1)
+
+    assert noted(noted_job)[:2] == [1, EPOCHS + 2 - RETAINED_CHECKPOINTS]
+
+
+def test_every_note_stays_while_a_savepoint_cannot_be_read(noted_job: AgedJob) -> None:
+    noted_job.coordinator.commit(Create(noted_job.paths.savepoint("broken"), b"garbage"))
+
+    noted_job.live(1)
+
+    assert noted(noted_job) == list(range(1, EPOCHS + 2))
+
+
+def test_a_note_that_cannot_be_read_keeps_the_others(noted_job: AgedJob, caplog: pytest.LogCaptureFixture) -> None:
+    noted_job.area.tree(noted_job.keys.given("rows")).write("e1.json", b"garbage")
+
+    noted_job.live(1)
+
+    assert len(list((noted_job.config.work_path / noted_job.keys.given("rows")).iterdir())) == EPOCHS + 1
+    assert "the notes about query rows stay" in caplog.text
+
+
+def test_a_leader_that_was_deposed_removes_no_note(noted_job: AgedJob) -> None:
+    with pytest.raises(LeadershipLostError):
+        list(clear_notes(_Floor({"rows": EPOCHS}), _Deposed(), noted_job.given))  # type: ignore[arg-type]
+
+    assert noted(noted_job) == list(range(1, EPOCHS + 1))
+
+
+class _Floor:
+    def __init__(self, floor: dict[str, int]) -> None:
+        self._floor = floor
+
+    def floor(self) -> dict[str, int]:
+        return self._floor
+
+
+class _Deposed:
+    epoch = EPOCHS + 1
+
+    def prove(self) -> None:
+        raise LeadershipLostError("another process leads")

@@ -1,4 +1,4 @@
-"""When the publisher looks, with a real query of Spark: its reports are enough, and none of them is needed."""
+"""Reports of real queries: enough for the publisher, also without input."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from airflow_provider_ha.driver.checkpointing.progress import (
 from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.figures import QueryTrigger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.queries.stall_watch import look_at
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
@@ -35,8 +36,12 @@ from tests.support.clusters.coordination_helpers import JOB
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
 QUERY = "rows"
+
 HOUR = 3600.0
+
 SILENT = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: None))
 
 LIVE = JobKeys(JOB).working_directory(1, "a")
@@ -165,3 +170,36 @@ def test_a_batch_is_committed_before_it_is_reported(live: Path, query: Any) -> N
     wait_until(look, timeout=300, what="ten reports")
 
     assert set(committed.values()) == {True}
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[StartedQuery]:
+    """It has committed the one file that there is."""
+    from pyspark.sql import SparkSession  # inside functions only
+
+    local, given = "127.0.0.1", tmp_path / "given"
+    conf: dict[str, Any] = {"spark.ui.enabled": "false", "spark.driver.host": local, "spark.driver.bindAddress": local}
+    given.mkdir()
+    (given / "one.txt").write_text("a row\n")
+    session = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
+    # Not in the conf, which the JVM keeps for the sessions of later tests.
+    session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200ms")  # 10 s by Spark's default
+    writer = session.readStream.text(str(given)).writeStream.format("noop")
+    handle = writer.option("checkpointLocation", str(tmp_path / "rows")).start()
+    handle.processAllAvailable()
+    yield StartedQuery("rows", handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(tmp_path / "rows"))
+    handle.stop()
+    session.stop()
+
+
+def test_a_query_without_input_is_known_to_go_on_by_its_reports(idle: StartedQuery) -> None:
+    reported = set[str]()
+
+    def looked() -> bool:
+        look = look_at(idle)
+        assert look is not None
+        assert look.committed == 0
+        reported.add(look.reported)
+        return len(reported) >= 4
+
+    wait_until(looked, timeout=120, what="three triggers without data after that of the batch")

@@ -1,4 +1,4 @@
-"""How the driver's publisher gets on with the removal of what is old: real directories, a real ZooKeeper, no Spark."""
+"""Publisher beside removals, and its looks at directories: a real ZooKeeper, no Spark."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publi
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.errors import CheckpointError, LeadershipError
+from airflow_provider_ha.errors import CheckpointError, LeadershipError, StorageUnavailableError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
@@ -209,3 +209,107 @@ def test_the_loop_removes_what_is_old_beside_its_ticks_and_at_its_end(job: Job, 
 
     assert (numbers(job), job.checkpoints.waiting(), failed) == ([4], 0, [])
     assert [job.pin_path(number).exists() for number in (1, 2, 3, 4)] == [False, False, False, True]
+
+
+INTERVAL = 10.0
+
+
+class Once:
+    """A source that says one time that something has moved."""
+
+    def __init__(self) -> None:
+        self.answers = [True]
+
+    def moved(self) -> bool:
+        return bool(self.answers and self.answers.pop())
+
+
+class AheadClock(SystemClock):
+    """The real clocks, a while ahead."""
+
+    ahead = 0.0
+
+    def lease_time(self) -> float:
+        return super().lease_time() + self.ahead
+
+
+@pytest.fixture
+def clock() -> AheadClock:
+    return AheadClock()
+
+
+@pytest.fixture
+def live(config: HaConfig) -> Path:
+    """A directory whose query has not committed its last batch yet."""
+    live = copy_live(config.work_path / LIVE)
+    commits = live / QUERY / "commits"
+    newest = max(int(path.name) for path in commits.glob("[0-9]*"))
+    (commits / str(newest)).rename(live / f".{newest}")
+    return live
+
+
+@pytest.fixture
+def looking_publisher(job: Job, live: Path, clock: AheadClock) -> Publisher:
+    registry = QueryRegistry(clock)
+    registry.add(StartedQuery(QUERY, SimpleNamespace(), SinkSpec(SinkKind.OTHER, "noop"), LocalTree(live / QUERY)))
+    registry.script_waits()
+    return Publisher(
+        store=job.checkpoints,
+        leadership=job.leadership,
+        registry=registry,
+        origin=Origin(OriginKind.FRESH, LIVE, LocalTree(live)),
+        provenance=Provenance(JOB, 1, "g", "4.2.0"),
+        options=HaOptions(checkpoint_interval=INTERVAL),
+        area=LinkedWorkArea(job.config.work_path),
+        clock=clock,
+        source=Once(),
+    )
+
+
+def commit(live: Path) -> None:
+    """Commit the last batch."""
+    (held,) = live.glob(".[0-9]*")
+    held.rename(live / QUERY / "commits" / held.name.removeprefix("."))
+
+
+def test_commits_without_a_report_wait_for_the_next_look(
+    looking_publisher: Publisher, live: Path, clock: AheadClock
+) -> None:
+    assert looking_publisher.tick() is not None
+    commit(live)
+    clock.ahead = INTERVAL
+
+    assert looking_publisher.tick() is None
+
+
+def test_commits_that_were_looked_at_are_published_when_the_interval_is_over(
+    looking_publisher: Publisher, live: Path, clock: AheadClock
+) -> None:
+    """The query may be idle from then on, and report nothing more."""
+    source = looking_publisher._source
+    assert isinstance(source, Once)
+    assert looking_publisher.tick() is not None
+    commit(live)
+    source.answers = [True]
+    assert looking_publisher.tick() is None
+
+    clock.ahead = INTERVAL
+
+    assert looking_publisher.tick() is not None
+
+
+def test_a_look_that_failed_is_repeated(looking_publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source says only once that something has moved."""
+    record = looking_publisher.record
+    failures = [StorageUnavailableError("the disk does not answer")]
+
+    def fail_once() -> None:
+        if failures:
+            raise failures.pop()
+        record()
+
+    monkeypatch.setattr(looking_publisher, "record", fail_once)
+    with pytest.raises(StorageUnavailableError):
+        looking_publisher.tick()
+
+    assert looking_publisher.tick() is not None

@@ -1,6 +1,6 @@
 """Damage to real checkpoints, and what Spark 4.2.0 does with each: the table that verification is measured by.
 
-Every line was run: ``tests/integration/checkpoints/test_verify_against_spark.py`` starts Spark on each of them.
+Every line was run: ``tests/integration/checkpoints/test_verdicts_against_spark.py`` starts Spark on each of them.
 """
 
 from __future__ import annotations

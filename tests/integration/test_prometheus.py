@@ -1,22 +1,27 @@
-"""The alert rules that we ship, evaluated by Prometheus itself: when each of them fires, and when it does not."""
+"""Alert rules and takeovers of the dashboard, evaluated by Prometheus itself."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
 from airflow_provider_ha.cli.metrics import MONITORING
-from tests.support.promtool import Case, disagreement
+from tests.support.promtool import Case, disagreement, misjudged
 
 
 # It builds promtool, once for a machine, and that takes two cores for ten minutes.
 pytestmark = [pytest.mark.hours, pytest.mark.timeout(1800)]
 
+
 RULES = MONITORING / "spark-ha-alerts.yaml"
+
 JOB = 'cluster="c", job_id="flights"'
+
 QUERY = f'{JOB}, query="hourly"'
+
 SEVERITY = {
     rule["alert"]: rule["labels"]["severity"]
     for group in yaml.safe_load(RULES.read_text())["groups"]
@@ -35,13 +40,21 @@ def told(**values: str) -> dict[str, str]:
 
 
 UP = f'up{{job="spark-ha", {JOB}}}'
+
 LOST = f'spark_ha_job_state{{{JOB}, state="LOST"}}'
+
 SUBMITTED = f'spark_ha_job_state{{{JOB}, state="SUBMITTED"}}'
+
 STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
+
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
+
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
+
 NOT_INSPECTED = 'spark_ha_not_inspected{cluster="c"}'
+
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
+
 EACH_FAILS_AFTER_TWO_MINUTES = " ".join(str(half_minute // 4) for half_minute in range(60))
 
 FIRES = [
@@ -67,6 +80,7 @@ FIRES = [
     ("SparkHaInputLost", alerted("input_lost", "1x60")),
     ("SparkHaJobAlert", alerted("quarantined", "1x60")),
 ]
+
 QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
     ("SparkHaLeaderLost", {UP: "1x55 0x4"}),  # it was stopped, and its target is not removed yet
@@ -117,3 +131,40 @@ def test_a_rule_fires(alert: str, series: dict[str, str], tmp_path: Path) -> Non
 @pytest.mark.parametrize(("alert", "series"), QUIET)
 def test_a_rule_does_not_fire(alert: str, series: dict[str, str], tmp_path: Path) -> None:
     assert disagreement(RULES, Case(alert, SEVERITY[alert], series), tmp_path) == ""
+
+
+def takeovers() -> str:
+    dashboard = json.loads((MONITORING / "spark-ha-dashboard.json").read_text())
+    (annotation,) = (each for each in dashboard["annotations"]["list"] if each["name"] == "Takeovers")
+    expression: str = annotation["expr"]
+    return expression.replace("$cluster", "c").replace("$job", "flights")
+
+
+def epoch(instance: str) -> str:
+    return f'spark_ha_leader_epoch{{cluster="c", job_id="flights", instance="{instance}"}}'
+
+
+@pytest.mark.parametrize("gap", [0, 1, 20], ids=["at once", "between two scrapes", "after ten minutes"])
+def test_a_takeover_by_another_driver_is_drawn_for_a_minute(gap: int, tmp_path: Path) -> None:
+    """One sample each half minute: the first driver is scraped until 10m, the next one from then on, or later."""
+    begin = 21 + gap
+    series = {
+        epoch("host-1:9400"): "7x20 stale",
+        epoch("host-2:9500"): f"_x{begin} 8x60",
+    }
+    at = begin // 2 + begin % 2  # a whole minute, with a sample of the new driver
+    expected = {"5m": False, "10m": False, f"{at}m": True, f"{at + 2}m": False, f"{at + 20}m": False}
+
+    assert misjudged(takeovers(), series, expected, tmp_path) == ""
+
+
+def test_a_takeover_that_only_airflow_tells_is_drawn(tmp_path: Path) -> None:
+    series = {epoch("airflow"): "7x20 8x60"}
+
+    assert misjudged(takeovers(), series, {"10m": False, "11m": True, "13m": False}, tmp_path) == ""
+
+
+def test_a_first_leader_is_no_takeover(tmp_path: Path) -> None:
+    series = {epoch("host-1:9400"): "_x20 1x60"}
+
+    assert misjudged(takeovers(), series, {"11m": False, "20m": False}, tmp_path) == ""

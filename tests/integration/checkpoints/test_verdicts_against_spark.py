@@ -1,10 +1,8 @@
-"""For every finding code there is a damage that Spark starts from and one that it does not, wherever both exist.
-
-That Spark really does so is held by the tests that start it on each of these damages.
-"""
+"""Verdicts on damaged copies, compared with what Spark does."""
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections import defaultdict
 from pathlib import Path
 
@@ -14,12 +12,14 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.integration.checkpoints.test_verify_sink import CASES
-from tests.support.checkpoints.damage import DAMAGES
+from tests.support.checkpoints.damage import DAMAGES, Damage
 from tests.support.spark.corpus import checkpoint_copy
 from tests.support.spark.sink_corpus import sink_copy
+from tests.support.spark.spark_judge import judge
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
+
 
 # Code -> the only answers that a checkpoint with this finding has, and why there is no other.
 ONE_SIDED: dict[Code, tuple[set[bool], str]] = {
@@ -36,6 +36,7 @@ ONE_SIDED: dict[Code, tuple[set[bool], str]] = {
     Code.SINK_LOG_MISSING: ({False}, "the same"),
     Code.SINK_LOG_CORRUPT: ({False}, "the next compaction reads them all"),
 }
+
 # Not said of any damage of the tables, and why: what holds them instead.
 ELSEWHERE: dict[Code, str] = {
     Code.EMPTY: "test_verify: there is nothing to damage, and Spark begins",
@@ -75,8 +76,52 @@ def answers(tmp_path: Path) -> dict[Code, set[bool]]:
     return found
 
 
+@pytest.mark.spark
+@pytest.mark.long
 def test_every_code_has_a_case_that_spark_starts_and_one_that_it_does_not(tmp_path: Path) -> None:
     found = answers(tmp_path)
     found.pop(Code.STATE_UNKNOWN, None)  # the query without state of the corpus says it of every damage
     expected = {code: ONE_SIDED[code][0] if code in ONE_SIDED else {True, False} for code in Code}
     assert found == {code: sides for code, sides in expected.items() if code not in ELSEWHERE}
+
+
+# One of each kind; all of them are the long test.
+ESSENTIAL = (
+    "rocksdb2-in-flight",
+    "rocksdb2-zip-half",
+    "rocksdb2-offsets-before-last-removed",
+    "hdfs-source-compact-cut",
+    "hdfs-snapshot-half",
+    "rocksdb1-changelog-sst-removed",
+)
+
+
+def disagreements(damages: list[Damage], tmp_path: Path) -> list[str]:
+    """Return the damages on which Spark and the verdict differ."""
+    cases, verdicts = [], []
+    for damage in damages:
+        copy = checkpoint_copy(damage.shape, tmp_path / damage.id)
+        damage.apply(copy)
+        verdicts.append(verify(LocalTree(copy)).startable)
+        cases.append((damage.shape, copy))
+    outcomes = judge(cases, tmp_path)
+    return [
+        f"{damage.id}: verified {verdict}, Spark: {outcome}"
+        for damage, verdict, outcome in zip(damages, verdicts, outcomes, strict=True)
+        if verdict is not (outcome == "right")
+    ]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_agrees_on_one_damage_of_each_kind(tmp_path: Path) -> None:
+    assert disagreements([damage for damage in DAMAGES if damage.id in ESSENTIAL], tmp_path) == []
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(not importlib.metadata.version("pyspark").startswith("4.2"), reason="the table is that of 4.2")
+def test_spark_agrees_on_every_damage(tmp_path: Path) -> None:
+    assert disagreements(list(DAMAGES), tmp_path) == []
