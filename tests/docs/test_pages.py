@@ -40,11 +40,8 @@ def test_every_verdict_of_a_restore_is_named() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
-
 PLACES = ROOT / "docs" / "explanation" / "where-a-job-runs.md"
-
 FAILURES = ROOT / "docs" / "how-to" / "run-a-job.md"
 
 # Row of the table of failures, by the beginning of its failure -> test against the real program.
@@ -90,7 +87,6 @@ OF_FAILURES = {
         "test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_batch",
     ),
 }
-
 _TEST = re.compile(r"`((?:lab|tests)/[\w/]+\.py)::(\w+)`")
 
 
@@ -133,7 +129,6 @@ def test_each_test_that_a_page_names_exists(page: Path) -> None:
 
 
 PAGES = sorted([ROOT / "README.md", ROOT / "docs" / "tutorial.md", *(ROOT / "docs" / "how-to").glob("*.md")])
-
 WITH_A_DAG = [page for page in PAGES if any("with DAG(" in block.text for block in blocks_of(page))]
 
 
@@ -157,13 +152,9 @@ def test_first_pages_show_the_whole_dag(page: Path) -> None:
 
 
 RULES = ROOT / "docs" / "reference" / "rules.md"
-
 _CODE = re.compile(r"\b[HCIJLRP]\d{1,2}\b")
-
 _ROW = re.compile(r"^\| ([A-Z]\d+) \| (.+) \| (.+) \| `(.+)` \|$", re.MULTILINE)
-
 ROWS = _ROW.findall(RULES.read_text(encoding="utf-8"))
-
 DEFINED = [code for code, *_ in ROWS]
 
 
@@ -199,13 +190,9 @@ def test_the_test_of_a_rule_is_there(code: str, test: str) -> None:
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
 PACKAGE = REPOSITORY / "airflow_provider_ha"
-
 DESIGN = REPOSITORY / "docs" / "explanation" / "design.md"
-
 STEP = re.compile(r"^(?P<indent> *)- `(?P<module>[a-z_/]+\.py)`: ", re.MULTILINE)
-
 INDENT = 4
 
 

@@ -21,18 +21,14 @@ from tests.support.releases.shapes import SHAPES
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
-
 ROOT = Path(__file__).parents[2]
-
 API_PAGE = ROOT / "docs" / "reference" / "api.md"
 
 # Internal: they pass the names of a neighbour on.
 PASSED_ON = {
     "airflow_provider_ha.airflow_side.compat.sdk",
 }
-
 _IMPORT = re.compile(r"^\s*from (airflow_provider_ha[\w.]*) import ([\w, ]+)$", re.MULTILINE)
-
 _ROW = re.compile(r"^\| `(airflow_provider_ha[\w.]*)` \| (.*?) \|", re.MULTILINE)
 
 
@@ -162,7 +158,6 @@ def _command_of(group: Any, words: list[str]) -> Any:
 
 
 RELEASES_PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "releases.md").read_text()
-
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in RELEASES_PAGE.splitlines() if line.startswith("|")
 ]

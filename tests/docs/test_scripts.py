@@ -28,7 +28,6 @@ from tests.support.spark.spark_with import spark_with
 
 
 SHELL_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "from-a-shell.md"
-
 ZOOKEEPER = "127.0.0.1:2191"  # of the page
 
 
@@ -173,7 +172,6 @@ def test_the_commands_work_in_order_and_the_output_is_exact(tmp_path: Path) -> N
 
 
 PLAN_PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "restore-plan.md"
-
 Function = Callable[[Any, int], None]
 
 

@@ -28,14 +28,11 @@ from tests.support.leadership.job_processes import JobProcess
 
 
 pytestmark = pytest.mark.timeout(600)
-
-
 OLD = "flights-of-last-year"
 
 # A cut of 5.2 s is survived. The others give a member up after 1 s. Without their leader they vote within half a
 # second, but may choose the one that is gone once more, and wait 2 s for it: that test has a figure of 9.2 s.
 PATIENT = FAST.model_copy(update={"session_timeout": 6.0})
-
 VERY_PATIENT = FAST.model_copy(update={"session_timeout": 10.0})
 
 

@@ -30,7 +30,6 @@ from tests.support.clusters.jobs_helpers import MISTAKE
 
 
 OPTIONS = HaOptions(restart_in_place=False, restart_delay=0, restart_attempts=3)
-
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="java.net.ConnectException", query="rows", batches={"rows": 4})
 
 
@@ -148,7 +147,6 @@ def test_spark_submit_that_fails_three_times_ends_the_run_with_what_it_printed(
 
 
 TRIES = 6  # three times what ``submit_helpers.request`` allows
-
 TWO_ATTEMPTS = HaOptions(restart_in_place=False, restart_delay=0.05, restart_attempts=2)
 
 

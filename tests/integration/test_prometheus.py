@@ -14,14 +14,9 @@ from tests.support.promtool import Case, disagreement, misjudged
 
 # It builds promtool, once for a machine, and that takes two cores for ten minutes.
 pytestmark = [pytest.mark.hours, pytest.mark.timeout(1800)]
-
-
 RULES = MONITORING / "spark-ha-alerts.yaml"
-
 JOB = 'cluster="c", job_id="flights"'
-
 QUERY = f'{JOB}, query="hourly"'
-
 SEVERITY = {
     rule["alert"]: rule["labels"]["severity"]
     for group in yaml.safe_load(RULES.read_text())["groups"]
@@ -40,23 +35,14 @@ def told(**values: str) -> dict[str, str]:
 
 
 UP = f'up{{job="spark-ha", {JOB}}}'
-
 LOST = f'spark_ha_job_state{{{JOB}, state="LOST"}}'
-
 SUBMITTED = f'spark_ha_job_state{{{JOB}, state="SUBMITTED"}}'
-
 STARTING = f'spark_ha_job_state{{{JOB}, state="STARTING"}}'
-
 FAILED = f'spark_ha_job_state{{{JOB}, state="FAILED"}}'
-
 COMMITS = f"spark_ha_commit_age_seconds{{{QUERY}}}"
-
 NOT_INSPECTED = 'spark_ha_not_inspected{cluster="c"}'
-
 LAG = f"spark_ha_lag_rows{{{QUERY}}}"
-
 EACH_FAILS_AFTER_TWO_MINUTES = " ".join(str(half_minute // 4) for half_minute in range(60))
-
 FIRES = [
     ("SparkHaLeaderLost", {UP: "0x60"}),
     ("SparkHaLeaderLost", {LOST: "1x60"}),
@@ -80,7 +66,6 @@ FIRES = [
     ("SparkHaInputLost", alerted("input_lost", "1x60")),
     ("SparkHaJobAlert", alerted("quarantined", "1x60")),
 ]
-
 QUIET = [
     ("SparkHaLeaderLost", {UP: "1x60"}),
     ("SparkHaLeaderLost", {UP: "1x55 0x4"}),  # it was stopped, and its target is not removed yet

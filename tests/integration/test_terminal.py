@@ -29,10 +29,7 @@ from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
 SPARK_HA = Path(sys.executable).with_name("spark-ha")
-
 COLOR = b"\x1b[1;31m"  # bold and red, as an error is
 
 

@@ -266,7 +266,6 @@ def test_a_rejection_without_a_reason_is_an_error_all_the_same() -> None:
 
 
 CREDENTIALS = SessionCredentials(session_id=7, password=b"p" * 16)
-
 Server = Callable[[bytes], HaConfig]
 
 

@@ -24,7 +24,6 @@ from tests.support.clusters.record_samples import record_types, sample
 
 
 PLAIN = ["orders", "Orders", "a", "q-1", "counts_by.day", "1", "x" * 128]
-
 ODD = [
     "Flattened Orders",
     " ",

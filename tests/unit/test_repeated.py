@@ -28,13 +28,9 @@ from tests.support.clusters.jobs_helpers import MISTAKE, NOON, a_submission, an_
 
 
 NOW = datetime(2013, 1, 1, 12, tzinfo=timezone.utc)
-
 NEVER = HaOptions()
-
 OPT_IN = HaOptions(application_failures=3)
-
 OF_THE_SCRIPT = MISTAKE.model_copy(update={"query": None, "batches": {}})
-
 AWAY = Failure(kind=FailureKind.OUTAGE, error_class="TimeoutException", query="rows", batches={"rows": 4})
 
 

@@ -103,7 +103,6 @@ def asked(
 
 
 OF_GRAPH = HaOptions(kafka_bootstrap={"table": "graph:9092"}, kafka_properties="/graph.properties")
-
 OF_OPTIONS = HaOptions(kafka_bootstrap={"table": "options:9092"}, kafka_properties="/options.properties")
 
 

@@ -45,7 +45,6 @@ from tests.engine_helpers import CONFIG
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
 PATHS = ClusterPaths("spark-ha", "default")
 
 DIGEST, ABSENT = "a" * 64, "b" * 64

@@ -33,12 +33,10 @@ from tests.support.odd_names import ODD
 
 
 KEY = "jobs/flights/live/e1-x"
-
 HDFS = f"hdfs://names:8020/{ODD}"
 
 # As java.net.URI writes ODD, which Spark's logs hold: letters of other alphabets stay.
 OF_JAVA = "w\u00f6rk%20root%20%231%2520+%3F;&=%5Bx%5D%7By%7D*'%22$"
-
 AREAS: dict[str, tuple[WorkArea, str]] = {
     "linked": (LinkedWorkArea(Path(f"/{ODD}")), f"file:///{ODD}/{KEY}"),
     "directory": (LayeredWorkArea(LocalFileStore(Path(f"/{ODD}"))), f"hafile:///{ODD}/{KEY}"),

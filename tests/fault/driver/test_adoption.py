@@ -38,8 +38,6 @@ from tests.support.spark.supervised_job import FAST_POLL, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
-
-
 SCRIPT = APPS / "plain.py"
 
 

@@ -23,8 +23,6 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
-
-
 OPTIONS = HaOptions(
     checkpoint_interval=0,
     restart_delay=0,

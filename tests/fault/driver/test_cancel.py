@@ -20,10 +20,7 @@ from tests.support.spark.supervised_job import SupervisedJob, terminate_and_comp
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
-
-
 Gated = Callable[..., SupervisedJob]
-
 OLD_FILES = 60_000  # to remove them takes a second or more
 
 

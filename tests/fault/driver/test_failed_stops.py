@@ -18,8 +18,6 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
-
-
 flink = pytest.mark.flink
 
 

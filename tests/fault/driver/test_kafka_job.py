@@ -31,8 +31,6 @@ from tests.system.harness.compare import sink_files
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000)]
-
-
 BEHIND = 400  # rows
 
 

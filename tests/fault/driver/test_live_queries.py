@@ -28,12 +28,8 @@ from tests.support.specs import changed
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
-
-
 QUERY = "live"
-
 ROWS = 20
-
 ACCEPTED = frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE})
 
 

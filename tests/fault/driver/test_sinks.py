@@ -26,10 +26,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
-
-
 QUERIES = ("console", "custom", "foreach")
-
 KEPT = ("custom", "foreach")  # what the other ones have ends with the driver
 
 

@@ -27,8 +27,6 @@ from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
-
-
 DEFAULTS = Timings()
 
 
@@ -109,7 +107,6 @@ def test_after_a_longer_cut_the_driver_is_gone_before_its_session_and_the_next_o
 
 
 Gated = Callable[..., SupervisedJob]
-
 QUERIES = {"windows", "rows"}
 
 # The second one writes with foreachBatch, or has a file sink.

@@ -326,7 +326,6 @@ def test_a_job_that_is_new_is_told_by_a_watch(cluster: Cluster, opened: list[Any
 
 
 SOME = 50  # less than what is worth a request for all
-
 ALL = 200
 
 

@@ -66,7 +66,6 @@ def test_each_task_that_the_stop_fulfils_succeeds_with_one_result_and_another_on
 
 
 WRONG_CALL = 64
-
 Host = Callable[[pytest.MonkeyPatch, Path], dict[str, Any]]
 
 

@@ -21,7 +21,6 @@ from tests.support.clusters.airflow_helpers import connection_json, context, sto
 
 
 DAGS = Path(__file__).parents[3] / "dags"
-
 PROGRAM = """
 import json, sys
 from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS

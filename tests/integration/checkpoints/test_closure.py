@@ -179,7 +179,6 @@ def test_a_name_in_a_zip_never_leads_out_of_the_checkpoint(tmp_path: Path) -> No
 
 
 NAMES = ("Flattened Orders", "a/b", "Заказы", "a=b")
-
 WRONG_CALL = 64
 
 

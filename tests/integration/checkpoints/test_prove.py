@@ -32,8 +32,6 @@ from tests.support.spark.corpus import checkpoint_copy, corpus
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
 SCRIPT = Path(__file__).resolve().parents[2] / "apps" / "prove.py"
 
 
@@ -235,7 +233,6 @@ def test_the_command_refuses_words_that_do_not_belong_together(checkpoint: Path,
 
 
 BATCH = 8
-
 Put = Callable[[Path], tuple[str, StorageAccess]]
 
 

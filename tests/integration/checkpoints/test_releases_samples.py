@@ -18,8 +18,6 @@ from tests.support.releases.shapes import BY_NAME, LONG, SHAPES
 
 
 pytestmark = pytest.mark.timeout(1200)
-
-
 each_sample = pytest.mark.parametrize("release", samples())
 
 
@@ -112,9 +110,7 @@ NOT_FOR_3_5 = (
     "checkpoint-version-4.0.0-checkpoint-v2/rocksdb/dedup",
     "checkpoint-version-4.0.0-checkpoint-v2/rocksdb/limit",
 )
-
 DEPTHS: tuple[Depth, ...] = ("quick", "full")
-
 JUDGED_AS = ("2.4.8", "3.5.9", "4.2.0", "4.3.0")
 
 

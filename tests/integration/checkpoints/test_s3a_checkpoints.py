@@ -25,10 +25,7 @@ from tests.support.spark import tws_job
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(2400)]
-
-
 SPARK = "4.2.0"
-
 PATIENCE = 900  # seconds; the first start downloads S3A
 
 

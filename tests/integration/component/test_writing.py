@@ -13,8 +13,6 @@ from tests.support.spark.component_jvm import ComponentJvm, java_class
 
 
 pytestmark = pytest.mark.timeout(400)
-
-
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 

@@ -36,14 +36,9 @@ from tests.support.clusters.coordination_helpers import JOB
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-
-
 QUERY = "rows"
-
 HOUR = 3600.0
-
 SILENT = SimpleNamespace(_jsq=SimpleNamespace(lastProgress=lambda: None))
-
 LIVE = JobKeys(JOB).working_directory(1, "a")
 
 

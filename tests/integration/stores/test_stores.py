@@ -44,8 +44,6 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
 WORKING = "jobs/flights/live/e1-a"
 
 
@@ -100,13 +98,11 @@ def test_a_root_of_another_cluster_is_refused(config: HaConfig, coordinator: Coo
 
 
 APPLICATION = Path(__file__).resolve().parents[2] / "apps" / "stats.py"
-
 BATCH = 13
 
 KEYS, OPEN_WINDOWS = 3, 1  # after that batch, which closed the others
 
 LOAD_ONLY = ProofOptions(start=False)
-
 STARTED = ProofOptions(heap="512m", deadline=600.0)
 
 

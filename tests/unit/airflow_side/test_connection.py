@@ -27,9 +27,7 @@ from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 
 
 EXTRA = {"storage_root": "file:///shared/ha"}
-
 CONNECTION = "of_a_trigger"
-
 STORED = {"conn_type": "spark_ha", "host": "zk1", "extra": EXTRA}
 
 

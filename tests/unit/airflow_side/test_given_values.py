@@ -38,9 +38,7 @@ pytest.importorskip("airflow")
 
 
 SUBMIT = {"job_id": "orders", "application": "main.py"}
-
 JOB = {"job_id": "orders"}
-
 TASKS: dict[Any, dict[str, Any]] = {
     SparkHaCancelOperator: JOB,
     SparkHaCheckpointOperator: JOB,
@@ -60,7 +58,6 @@ TASKS: dict[Any, dict[str, Any]] = {
     SparkHaJobStatusSensor: JOB,
     SparkHaLeaderSensor: JOB,
 }
-
 WRONG: dict[str, Any] = {
     "job_id": "a job/with a slash",
     "source_job": "../other",
@@ -118,7 +115,6 @@ WRONG: dict[str, Any] = {
     **dict.fromkeys(("arguments", "files", "py_files", "jars", "archives", "packages", "repeatable"), "one"),
     **dict.fromkeys(("accept_unverified", "reset_query_ids"), "one"),
 }
-
 OF_TASK = {name: holder for holder, names in SparkHaRunOperator.of_task.items() for name in names}
 
 

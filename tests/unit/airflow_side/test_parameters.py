@@ -185,7 +185,6 @@ def test_a_mapping_may_be_a_model_or_json_of_a_template(given: Any) -> None:
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "operators.md"
-
 OF_AIRFLOW = {
     name for base in (BaseOperator, BaseSensorOperator) for name in inspect.signature(base.__init__).parameters
 }

@@ -197,7 +197,6 @@ MODULES = (
     "triggers.cluster",
     "airflow_side.links",
 )
-
 ON_AIRFLOW_2 = """
 import importlib, sys, airflow
 airflow.__version__ = "2.11.0"

@@ -32,7 +32,6 @@ from tests.support.clusters.jobs_helpers import NOON
 
 
 SINK = QuerySink(kind=SinkKind.FILE, format="json", path="/out", max_batch=9)
-
 SELECTION = Selection(
     candidates=(
         Candidate(
@@ -58,7 +57,6 @@ SELECTION = Selection(
         created_at=NOON,
     ),
 )
-
 PLAN = RestorePlan(
     job_id="flights",
     source_job="flights",

@@ -49,7 +49,6 @@ from tests.support.clusters.jobs_helpers import a_result, a_run
 
 
 SUBMIT: dict[str, Any] = {"task_id": "t", "job_id": "flights", "application": "app.py"}
-
 JOB: dict[str, Any] = {"task_id": "t", "job_id": "flights"}
 
 TEN, FIVE_MINUTES = timedelta(seconds=10), timedelta(minutes=5)

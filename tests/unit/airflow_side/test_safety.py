@@ -38,13 +38,9 @@ from tests.support.clusters.jobs_helpers import (
 
 
 CUT = {"orders": 12}
-
 OUTPUT = "/lake/orders"
-
 VERIFICATION: Any = LastVerificationView.model_construct
-
 DRILL: Any = DrillView.model_construct
-
 DRILLS: Any = DrillListView.model_construct
 
 

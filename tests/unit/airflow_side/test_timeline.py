@@ -27,9 +27,7 @@ from airflow_provider_ha.jobs.progress_history import ProgressPoint
 
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=timezone.utc)
-
 MINUTE = timedelta(minutes=1)
-
 AXIS = Axis(NOON - 100 * MINUTE, NOON)  # a minute is a percent
 
 

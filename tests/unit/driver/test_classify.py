@@ -15,7 +15,6 @@ from tests.support.spark.record_failures import CORPUS
 
 
 RECORDED = sorted(CORPUS.glob("*.txt"))
-
 IN_FOREACH_BATCH = """\
 org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1, runId = 2] terminated with \
 exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. \
@@ -32,7 +31,6 @@ Reason: An exception was raised by the Python Proxy. Return Message: Traceback (
 Caused by: py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: (as above)
 \tat py4j.Protocol.getReturnValue(Protocol.java:476)
 """
-
 IN_A_TASK = """\
 org.apache.spark.sql.streaming.StreamingQueryException: [STREAM_FAILED] Query [id = 1, runId = 2] terminated with \
 exception: Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in \
@@ -287,7 +285,6 @@ def test_cause_at_the_end_of_a_very_long_text_is_seen() -> None:
 
 
 HOME = (Path("/home/1-1/app/application"), Path("/home/1-1/app/files"))
-
 BESIDE = ("conf/rules.yml", "settings.ini")
 
 

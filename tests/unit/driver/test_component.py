@@ -27,7 +27,6 @@ from airflow_provider_ha.testing.waiting import wait_until
 
 
 LEADER = ComponentLeader("j", 8, "has3a://b/root/jobs/j/e8-x", "s3a://b/root", writer_id(8, "s", "p"))
-
 OTHER = "org.apache.spark.Other"
 
 
@@ -234,7 +233,6 @@ def test_a_jvm_that_does_not_answer_ends_the_driver() -> None:
 
 
 ROOT = "s3a://bucket/live/prod"
-
 ENDPOINT = "spark.hadoop.fs.s3a.bucket.bucket.endpoint"
 
 

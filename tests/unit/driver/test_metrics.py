@@ -30,9 +30,7 @@ from tests.support.fake.clock import VirtualClock
 
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # nothing listens in the test
-
 COMMON = {"cluster": "prod", "job_id": "flights"}
-
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -267,7 +265,6 @@ BATCH: dict[str, Any] = {
     "durationMs": {"addBatch": 1175, "commitOffsets": 42, "latestOffset": 137, "triggerExecution": 1520},
     "sources": [{"description": "FileStreamSource[file:/in]", "endOffset": {"logOffset": 1}, "latestOffset": None}],
 }
-
 IDLE = BATCH | {"numInputRows": 0, "durationMs": {"latestOffset": 26, "triggerExecution": 30}}
 
 

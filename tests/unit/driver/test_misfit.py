@@ -29,7 +29,6 @@ from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 
 
 SPARK = "org.apache.spark.sql.execution.streaming.state"
-
 REFUSALS = [
     "java.lang.AssertionError: assertion failed: There are [1] sources in the checkpoint offsets and now there are [3]",
     f"{SPARK}.StateStoreKeySchemaNotCompatible: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key",
@@ -42,11 +41,9 @@ REFUSALS = [
     "java.lang.IllegalStateException: Cannot load current offset at snapshot 42, the snapshot was expired or removed",
     "java.lang.IllegalStateException: Cannot process overwrite snapshot: 7, to ignore overwrites set ...",
 ]
-
 FUNCTION = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "/a/main.py", line 3, in write
 RuntimeError: sink answered 503"""
-
 BREAKS = "java.lang.IllegalStateException: Plan has another shape"
 
 

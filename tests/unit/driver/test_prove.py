@@ -33,7 +33,6 @@ def fail(request, voice):
 prove.prove = fail
 prove.main(sys.argv[1:])
 """
-
 TELLS = """
 import sys
 from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofMessage, ProofEvent, SparkError
@@ -48,7 +47,6 @@ def tell(request, voice):
 prove.prove = tell
 prove.main(sys.argv[1:])
 """
-
 HIDDEN = "main.py failed: no login with ***, ***, ***"
 
 

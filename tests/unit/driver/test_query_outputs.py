@@ -199,7 +199,6 @@ def test_a_new_output_without_a_log_to_begin_with_is_refused(spark: Started, tmp
 
 
 PLACE = "s3://bucket/out"
-
 CLUSTER = ClusterPaths("spark-ha", "c")
 
 

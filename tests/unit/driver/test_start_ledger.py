@@ -27,9 +27,7 @@ from tests.support.checkpoints.portable_helpers import QUERY
 
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
 PATHS = ClusterPaths("spark-ha", "default").job(JOB.job_id)
-
 SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
 
 
@@ -226,7 +224,6 @@ def origin(*, adopted: bool, sink: QuerySink) -> Origin:
 
 
 NAMED = QuerySink(kind=SinkKind.FILE, path="/data/out")
-
 UNNAMED = QuerySink(kind=SinkKind.OTHER)
 
 

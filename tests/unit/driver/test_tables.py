@@ -24,7 +24,6 @@ LAKE = {
     "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
     "spark.sql.catalog.other": "org.example.Catalog",
 }
-
 HADOOP = "HadoopTableOperations"
 
 

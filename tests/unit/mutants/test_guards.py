@@ -31,7 +31,6 @@ def allowed(number):
         total += 3
     return total
 '''
-
 PLAIN = '''\
 """Numbers."""
 @cached
@@ -189,7 +188,6 @@ MUTANT = Mutant(
     test="tests/unit/test_a.py::test_kills[1]",
     why="Everything would be lost.",
 )
-
 MARKED = Marked(1, "tests/unit/test_a.py::test_holds", "SomeTest#testIt", "no-check")
 
 

@@ -53,9 +53,7 @@ from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, 
 
 
 SECRET = "hunter2"  # a fake that must not be found
-
 FINDING = Finding(Code.STATE_MISSING, "state/0/0/9.delta", 8, "it is gone", "a file", blocks=True)
-
 REPORT = VerificationReport(
     startable=False,
     restorable=[1],
@@ -65,7 +63,6 @@ REPORT = VerificationReport(
     batches=(BatchVerdict(1, ()), BatchVerdict(2, (Reason(Code.STATE_MISSING, "state/0/0/9.delta", "it is gone"),))),
     sink=SinkLogState(LocalTree(Path("/out")), 3),
 )
-
 LEADER = LeaderInfo(epoch=3, run=1, attempt=2, host="h", pid=7, since=NOON)
 
 
