@@ -67,7 +67,7 @@ matrix: venv ## Test the wheel with other Pythons, Airflows and Sparks (ONLY=pat
 
 # MINUTES=480 is for each night: it goes on with what was not tried yet.
 mutants: venv ## Break the package, one guard at a time, and see a test fail (ONLY=pattern), or at random (RANDOM=n SEED=s, or MINUTES=n SINCE=revision)
-	@$(if $(RANDOM)$(MINUTES),nice -n 19 $(BIN)/python -m tests.mutants.random_changes.run $(if $(RANDOM),--number $(RANDOM)) \
+	@$(if $(RANDOM)$(MINUTES),nice -n 19 $(BIN)/python -m lab.random_changes.run $(if $(RANDOM),--number $(RANDOM)) \
 	$(if $(MINUTES),--minutes $(MINUTES)) $(if $(SINCE),--since $(SINCE)) --seed $(or $(SEED),1),\
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
 

@@ -132,7 +132,7 @@ def _record(root: Path, place: Path, names: Sequence[str], workers: int) -> dict
     for left in (data, times):
         left.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", QUICK]
-    command += ["-p", "tests.mutants.random_changes.timing"]
+    command += ["-p", "lab.random_changes.timing"]
     command += ["-n", str(workers), "--dist", "loadfile"] if workers else []
     command += [f"--cov={PACKAGE}", "--cov-context=test", "--cov-report=", *names]
     environment = os.environ | {

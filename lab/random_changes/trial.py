@@ -10,10 +10,10 @@ from time import monotonic
 
 from pydantic import BaseModel, ConfigDict
 
+from lab.random_changes.changes import Change
+from lab.random_changes.covering import Covering
 from tests.mutants.bench import Bench
 from tests.mutants.outcome import Testimony
-from tests.mutants.random_changes.changes import Change
-from tests.mutants.random_changes.covering import Covering
 
 
 # Some quick tests first: most changes are seen by one of them, and pytest need not collect the others.

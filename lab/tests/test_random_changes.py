@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.random_changes.changes import Change, changes, chosen
+from lab.random_changes.covering import Covering, Recorded, covering
+from lab.random_changes.equivalents import Equivalent, equivalents, listed
+from lab.random_changes.run import all_changes, recall, remember, still_holds
+from lab.random_changes.trial import Fate, Trial, selected, tried
 from tests.mutants.bench import Bench
 from tests.mutants.catalogue import ROOT
-from tests.mutants.random_changes.changes import Change, changes, chosen
-from tests.mutants.random_changes.covering import Covering, Recorded, covering
-from tests.mutants.random_changes.equivalents import Equivalent, equivalents, listed
-from tests.mutants.random_changes.run import all_changes, recall, remember, still_holds
-from tests.mutants.random_changes.trial import Fate, Trial, selected, tried
 
 
 pytestmark = pytest.mark.slow

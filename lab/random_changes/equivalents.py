@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lab.random_changes.changes import Change
 from tests.mutants.catalogue import read_toml
-from tests.mutants.random_changes.changes import Change
 
 
 LIST = Path(__file__).with_name("equivalent.toml")

@@ -27,12 +27,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lab.random_changes.changes import Change, changes, chosen
+from lab.random_changes.covering import PACKAGE, covering, digest
+from lab.random_changes.equivalents import equivalents, listed
+from lab.random_changes.trial import Fate, Trial, tried
 from tests.mutants.bench import Bench
 from tests.mutants.catalogue import ROOT
-from tests.mutants.random_changes.changes import Change, changes, chosen
-from tests.mutants.random_changes.covering import PACKAGE, covering, digest
-from tests.mutants.random_changes.equivalents import equivalents, listed
-from tests.mutants.random_changes.trial import Fate, Trial, tried
 
 
 PLACE = ROOT / "build" / "mutants"
