@@ -108,7 +108,7 @@ from airflow_provider_ha.checkpoints.model import (
     Savepoint,
     SavepointPointer,
 )
-from airflow_provider_ha.checkpoints.store.blob_references import UnreadableReference
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import UnreadableReference
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof
 from airflow_provider_ha.cli.examples import CopiedFiles

@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.model import (
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.spark.tree import Tree
-from airflow_provider_ha.checkpoints.store.blob_references import take_census
+from airflow_provider_ha.checkpoints.store.orphaned_blobs import take_census
 from airflow_provider_ha.checkpoints.store.removal import DeletionList
 from airflow_provider_ha.checkpoints.store.working_directories import superfluous_directories
 from airflow_provider_ha.clock import SystemClock
