@@ -7,9 +7,8 @@ bytes, even if the script or the DAG file has changed since.
 
 from __future__ import annotations
 
-from airflow_provider_ha.checkpoints.store.pointer_scan import ScannedPointer
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit, ScannedPointer
 from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.coordination.coordinator import ANY_VERSION, Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import JobStateError

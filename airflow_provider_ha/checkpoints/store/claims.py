@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from airflow_provider_ha.checkpoints.areas.external_directory import remove_adopted
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode
-from airflow_provider_ha.checkpoints.store.pointer_scan import P, PointerScan, ScannedPointer, decode, scan
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit, P, PointerScan, ScannedPointer, decode, scan
 from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
 from airflow_provider_ha.checkpoints.store.removal import DeletionList, thing_of, waiting
 from airflow_provider_ha.checkpoints.store.retention_policy import outlived
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, Reads, SetData
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_number, node_numbers

@@ -24,14 +24,17 @@ from typing import Any, Generic, TypeVar
 
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.store.pointer_scan import (
+    Commit,
     PointerScan,
     ScannedPointer,
+    TransactionOutcome,
     UnreadableRecord,
     decode,
+    outcome_of,
     scan,
+    unknown,
 )
 from airflow_provider_ha.checkpoints.store.removal import DeletionList
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit, TransactionOutcome, outcome_of, unknown
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
 from airflow_provider_ha.errors import (
     HaError,

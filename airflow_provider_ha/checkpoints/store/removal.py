@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
 from airflow_provider_ha.clock import Clock, new_id
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, Reads
 from airflow_provider_ha.coordination.node_names import is_plain, node_number, ours

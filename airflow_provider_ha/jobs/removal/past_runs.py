@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
 
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
 from airflow_provider_ha.checkpoints.store.removal import clear_leases, leases_on_nothing
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.config import Retention
 from airflow_provider_ha.coordination.coordinator import Check, Coordinator, Delete, Node, Op, ReadResponse, Reads

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Node, Reads, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import (

@@ -32,6 +32,7 @@ from airflow_provider_ha.checkpoints.spark.atomic import (
     write_aside,
 )
 from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
 from airflow_provider_ha.checkpoints.store.savepoints.archive_format import (
     DAMAGED,
     END,
@@ -47,7 +48,6 @@ from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, 
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     CheckpointMissingError,

@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.sinks.file_sink_log import log_files, sink_
 from airflow_provider_ha.checkpoints.spark.atomic import building
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree, path_on_this_host
 from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
-from airflow_provider_ha.checkpoints.store.pointer_scan import scan
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit, scan
 from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing, PointerStore, read_listing
 from airflow_provider_ha.checkpoints.store.removal import DeletionList, LiveRunStart, Remover
 from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention, superfluous_savepoints
@@ -46,7 +46,6 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Dir, StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointTree, check, problems
 from airflow_provider_ha.checkpoints.store.savepoints.tree_draft import TreeDraft, copied
-from airflow_provider_ha.checkpoints.store.transaction_outcome import Commit
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain
