@@ -21,10 +21,9 @@ from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark.digests import Reader, digest_of
-from airflow_provider_ha.checkpoints.store.savepoints import file_transfer
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
-from airflow_provider_ha.checkpoints.store.savepoints.file_transfer import CACHE
-from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import CACHE, DirectoryLayout
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
@@ -134,7 +133,7 @@ def second(name: str, checkpoint: Path, folder: Path) -> tuple[str, ...]:
         return found
 
     first = save(checkpoint, place / "first", digests=True, batch=LAST - 1)
-    with patch.object(file_transfer, "digest_of", counting):  # counts, and does what it did
+    with patch.object(savepoint_directory, "digest_of", counting):  # counts, and does what it did
         made = save(checkpoint, place / "second", digests=True, batch=LAST)
     new = sum(file.size for path, file in made.files.items() if path not in first.files)
     written = sum(path.stat().st_size for path in (place / "second" / "manifest.json", place / CACHE))

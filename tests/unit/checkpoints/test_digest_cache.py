@@ -20,14 +20,16 @@ import pytest
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark import atomic
 from airflow_provider_ha.checkpoints.spark.digests import copy_file, digest_of
-from airflow_provider_ha.checkpoints.store.savepoints import file_transfer
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory as directories
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
-from airflow_provider_ha.checkpoints.store.savepoints.file_transfer import CACHE, CachedDigests, DigestCache, Transfer
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import (
+    CACHE,
+    CachedDigests,
+    DigestCache,
     DirectoryLayout,
     SavepointDirectory,
+    Transfer,
     read_savepoint,
 )
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
@@ -63,7 +65,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
         counted.sizes.append(found.size)
         return found
 
-    monkeypatch.setattr(file_transfer, "digest_of", counting)
+    monkeypatch.setattr(directories, "digest_of", counting)
     return counted
 
 
@@ -245,7 +247,7 @@ def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
         renamed_over(source)
         return done
 
-    monkeypatch.setattr(file_transfer, "linked", then_replaced)
+    monkeypatch.setattr(directories, "linked", then_replaced)
 
     made = Transfer(link=True, cache=cache(tmp_path))("4.delta", source, tmp_path / "linked")
 
@@ -360,7 +362,7 @@ def test_a_manifest_has_the_sizes_of_the_files_that_came(
             (tmp_path / "aside").rename(source)
         return copy_file(source, target)
 
-    monkeypatch.setattr(file_transfer, "copy_file", after_another_attempt)
+    monkeypatch.setattr(directories, "copy_file", after_another_attempt)
 
     made = take([SavepointSource(query=QUERY, directory=live)], DirectoryLayout(tmp_path / "sp"))
 

@@ -35,14 +35,13 @@ from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing, 
 from airflow_provider_ha.checkpoints.store.removal import DeletionList, LiveRunStart, Remover
 from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention, superfluous_savepoints
 from airflow_provider_ha.checkpoints.store.savepoints.creation import CutPart, gather
-from airflow_provider_ha.checkpoints.store.savepoints.file_transfer import Transfer
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
     MANIFEST,
     manifest_bytes,
     parse_manifest,
     pointer_to,
 )
-from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryDraft
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryDraft, Transfer
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Dir, StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointTree, check, problems
 from airflow_provider_ha.checkpoints.store.savepoints.tree_draft import TreeDraft, copied
