@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.areas.layered import garbage, needs
 from airflow_provider_ha.checkpoints.sources import input_files
 from airflow_provider_ha.checkpoints.spark import files, state_content
 from airflow_provider_ha.checkpoints.store import orphaned_blobs, payload_history
-from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix, tree_draft
+from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix, savepoint_restore
 from airflow_provider_ha.cli import completion
 from airflow_provider_ha.config import Retention
 from airflow_provider_ha.coordination import leadership
@@ -94,7 +94,7 @@ SENTENCES = [
     ("how-to/s3.md", f"are copied in parts of {S3.copy_part // MIB} MiB"),
     ("how-to/s3.md", f"of {WORDS[roots.RACERS]} creations of one object"),
     ("how-to/s3.md", f"exactly one succeeds, {WORDS[roots.ROUNDS]} times over"),
-    ("how-to/s3.md", f"objects of more than {tree_draft._WHOLE // MIB} MiB in blocks"),
+    ("how-to/s3.md", f"objects of more than {savepoint_restore._WHOLE // MIB} MiB in blocks"),
     ("how-to/s3.md", f"older than {WORDS[savepoint_prefix.ABANDONED.days]} days by the store's clock"),
     ("how-to/s3.md", f"an attempt that takes more than {WORDS[savepoint_prefix.DURATION.days]} days fails"),
     ("how-to/hdfs.md", f"{HDFS.connect_timeout:g} s to connect, {HDFS.read_timeout:g} s without a byte of the answer"),

@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.layered.layered_tree import LayeredTree
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.store.savepoints.creation import TreeDraft
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
-from airflow_provider_ha.checkpoints.store.savepoints.tree_draft import TreeDraft
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.checkpointing.publisher import Provenance
 from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
@@ -58,7 +58,7 @@ def test_a_savepoint_is_whole_and_can_be_restored(job: Job, work: LayeredFiles, 
 def test_large_files_go_over_the_disk_and_arrive_whole(
     job: Job, work: LayeredFiles, savepoints: SavepointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_ha.checkpoints.store.savepoints.tree_draft._IN_MEMORY", 10)
+    monkeypatch.setattr("airflow_provider_ha.checkpoints.store.savepoints.creation._IN_MEMORY", 10)
 
     savepoints.create(job.leadership.commit, job.request("s1", BATCH), work.area.tree(FIRST))
 

@@ -3,18 +3,26 @@
 Invariant: one cut for all queries, chosen before the first file is copied, in the order of the arguments. Downstream
 first: the upstream queries are read later, so they have written everything that a downstream query has read. The
 savepoint appears only after its copies were verified.
+
+Invariant of a draft in place (:class:`TreeDraft`): a directory without a manifest is not a savepoint. A copy is
+digested while it is read, and read again before a pointer names it; the storage detects a Spark file that is replaced
+during its copy. A leader that was deposed during its copy replaces no file that its successor has copied to the same
+place, except files of more than 1 MiB, which are too large for a conditional create: RocksDB tables, whose bytes are
+the same under one name, and snapshots of the HDFS-backed provider, where this is a limitation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Generic
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from airflow_provider_ha.checkpoints.areas.batch_log import readable
-from airflow_provider_ha.checkpoints.areas.pins import SINKS, closure_of, refuse_reserved
+from airflow_provider_ha.checkpoints.areas.pins import SINKS, closure_of, purged, refuse_reserved
 from airflow_provider_ha.checkpoints.model import (
     ManifestFile,
     QueryCut,
@@ -25,9 +33,13 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, log_files
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
-from airflow_provider_ha.checkpoints.spark.files import names
+from airflow_provider_ha.checkpoints.spark.digests import digest_of
+from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names, opened
 from airflow_provider_ha.checkpoints.spark.metadata_log import entry_names
+from airflow_provider_ha.checkpoints.spark.object_tree import each
 from airflow_provider_ha.checkpoints.spark.releases import installed_version, release
+from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, SequentialReader
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import (
     At,
     Dir,
@@ -216,3 +228,43 @@ def _check_names(sources: Sequence[SavepointSource[At]]) -> None:
         )
     for query in queries:
         refuse_reserved(query)
+
+
+_IN_MEMORY = 1 << 20  # bytes: a larger file is buffered on the local disk
+
+
+class TreeDraft:
+    """A savepoint in an empty directory of a work area, without its manifest yet."""
+
+    def __init__(self, target: WritableTree) -> None:
+        self._target = target
+
+    def bring(self, files: Iterable[tuple[str, Tree, str]]) -> dict[str, ManifestFile]:
+        """Copy files concurrently; return the manifest entries in the given order."""
+        wanted = list(files)
+        return dict(zip((name for name, _, _ in wanted), each(self._copied, wanted), strict=True))
+
+    def copied(self, files: Mapping[str, ManifestFile], query: str) -> Tree:  # noqa: ARG002  # interface
+        """Return the copied part of a query."""
+        return self._target.fresh() / query
+
+    def describe(self, savepoint: Savepoint) -> Savepoint:
+        """Write and return the manifest."""
+        self._target.create(MANIFEST, savepoint.to_bytes())
+        return savepoint
+
+    def _copied(self, wanted: tuple[str, Tree, str]) -> ManifestFile:
+        name, directory, inner = wanted
+        try:
+            with opened(directory, inner) as file, tempfile.SpooledTemporaryFile(_IN_MEMORY) as held:
+                described = digest_of(SequentialReader(file), held.write)
+                held.seek(0)
+                if described.size <= _IN_MEMORY:
+                    self._target.create(name, held.read())
+                    return described
+                held.rollover()
+                held.flush()
+                self._target.upload(name, Path(f"/proc/self/fd/{held.fileno()}"))
+                return described
+        except FileGoneError:
+            raise purged(f"{directory}/{inner}") from None

@@ -1,12 +1,11 @@
-"""Restore of a savepoint to plain checkpoints: local copies for a manual start, or files on S3 or HDFS.
+"""Restore of a savepoint to plain checkpoints, and its copies: local, on S3 or HDFS, or in a work area.
 
 Invariant: the savepoint stays unchanged, byte for byte, and shares no file with its copies: it can be restored any
-number of times.
+number of times. Every file is compared with its manifest.
 
-Invariant: the files that Spark reads first come last. Spark does not start from an interrupted copy.
-
-Invariant: the savepoint stays unchanged, and every file is compared with its manifest. A store without directory rename
-fills up file by file, in the order of :func:`stages`; the query id is created, never replaced.
+Invariant: the files that Spark reads first come last (:func:`stages`), so Spark does not start from an interrupted
+copy. A store without directory rename fills up file by file; the query id is created, never replaced. A directory
+without a manifest is not a savepoint, and the manifest of a copied savepoint is written last.
 """
 
 from __future__ import annotations
@@ -18,17 +17,19 @@ from itertools import groupby
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.relocation import checked_by, is_relocated, relocate, relocated
-from airflow_provider_ha.checkpoints.model import Savepoint
+from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark.atomic import directory_attempt, scratch_directory
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.object_tree import each
-from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest
+from airflow_provider_ha.checkpoints.spark.tree import WritableTree
+from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, write_manifest
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
 from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
+from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.uris import hadoop_uri
 
@@ -139,6 +140,36 @@ def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None 
             relocate(hidden / query, place / query)
 
 
+def copied(stored: StoredSavepoint, target: WritableTree) -> Savepoint:
+    """Copy a savepoint to *target*; return the new manifest.
+
+    :param target: Its directory; empty.
+    :raises CheckpointCorruptError: The source differs from its manifest.
+    :raises ObjectExistsError: A file of the target exists.
+    :raises StorageUnavailableError: A read or write failed.
+    """
+    if target.local_path is not None:
+        make_directories(target.local_path.parent)
+        return fetch(stored, target.local_path)
+    with stored.reader() as bring, tempfile.TemporaryDirectory(prefix="spark-ha-copy-") as scratch:
+
+        def put(name: str) -> ManifestFile:
+            path = Path(scratch) / new_id()
+            file = bring(name, path)
+            if file.size <= _WHOLE:
+                target.create(name, path.read_bytes())
+            else:
+                target.upload(name, path)
+            path.unlink()
+            return file
+
+        names = list(stored.savepoint.files)
+        files = dict(zip(names, each(put, names), strict=True))
+    made = _described(stored.savepoint, files)
+    target.create(MANIFEST, made.to_bytes())
+    return made
+
+
 @contextmanager
 def fetched(stored: StoredSavepoint, target: Path) -> Iterator[tuple[Path, Savepoint]]:
     """Yield a temporary local copy; removes leftovers of a killed process too.
@@ -160,10 +191,14 @@ def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
     """
     with _attempt(stored, target, None) as (hidden, bring):
         files = {name: bring(name, hidden / name) for name in stored.savepoint.files}
-        digested = all(file.digested_by for file in files.values())
-        made = stored.savepoint.model_copy(update={"files": files, "digested": digested, "shares_inodes": False})
+        made = _described(stored.savepoint, files)
         write_manifest(hidden, made)
     return made
+
+
+def _described(savepoint: Savepoint, files: dict[str, ManifestFile]) -> Savepoint:
+    digested = all(file.digested_by for file in files.values())
+    return savepoint.model_copy(update={"files": files, "digested": digested, "shares_inodes": False})
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from airflow_provider_ha.checkpoints.store.pointer_scan import Commit, scan
 from airflow_provider_ha.checkpoints.store.pointer_store import PointerListing, PointerStore, read_listing
 from airflow_provider_ha.checkpoints.store.removal import DeletionList, LiveRunStart, Remover
 from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention, superfluous_savepoints
-from airflow_provider_ha.checkpoints.store.savepoints.creation import CutPart, gather
+from airflow_provider_ha.checkpoints.store.savepoints.creation import CutPart, TreeDraft, gather
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
     MANIFEST,
     manifest_bytes,
@@ -44,7 +44,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryDraft, Transfer
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Dir, StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointTree, check, problems
-from airflow_provider_ha.checkpoints.store.savepoints.tree_draft import TreeDraft, copied
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import copied
 from airflow_provider_ha.clock import Clock, SystemClock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain
