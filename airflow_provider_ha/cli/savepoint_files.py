@@ -16,10 +16,11 @@ from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local
 from airflow_provider_ha.checkpoints.store.savepoints import archive as exporting
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_restore as restoring
-from airflow_provider_ha.checkpoints.store.savepoints.archive import adopt, check_adoptable, described, unpack
+from airflow_provider_ha.checkpoints.store.savepoints.archive import described, unpack
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import At, SavepointSource
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import adopt, check_adoptable
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import PrefixLayout, SavepointPrefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointReport, judge
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files

@@ -1,4 +1,4 @@
-"""Archives of savepoints: export, unpacking of untrusted archives, and import into the job.
+"""Archives of savepoints: their format, export, and unpacking of untrusted archives.
 
 Invariants: a name becomes a path only when the archive's manifest lists it and the manifest passed the checks of
 :mod:`~airflow_provider_ha.checkpoints.store.savepoints.manifest`. Every file has the length and digest of the manifest
@@ -9,54 +9,208 @@ member: a reader of the stream knows every name and size before the first byte o
 In a directory, the manifest marks completeness because it is written last; in an archive, the end-of-archive marker
 does. Every byte is compared with the manifest during export: a damaged savepoint never becomes an archive.
 
-Invariant: the savepoint becomes known by its pointer, like every other, after every byte was read again. Only the job
-named in the manifest can import it: the rest of a restore, such as the job graph, belongs to that job.
+Invariant of the format: a plain ``ustar`` header is one block of 512 bytes and describes its file completely. The
+extended headers of ``pax`` and GNU carry names and sizes of any length in extra blocks, which a reader must load into
+memory before it can check them; sparse files, links and devices each need their own check. A savepoint needs neither.
+A read returns at most the requested number of bytes, so an archive that unpacks to a thousand times its size costs no
+memory.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
+import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+import zstandard
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark.atomic import (
     check_target,
     directory_attempt,
     file_attempt,
-    scratch_directory,
     storage_errors,
     write_aside,
 )
 from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
-from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
-from airflow_provider_ha.checkpoints.store.savepoints.archive_format import (
-    DAMAGED,
-    END,
-    MemberReader,
-    compressing,
-    compression_of,
-    decompressing,
-    header,
-    padding,
-    refused,
-)
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, check_manifest
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check
-from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
-    CheckpointMissingError,
-    JobStateError,
+    ConfigurationError,
     RecordCorruptError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.names import check_savepoint_id
-from airflow_provider_ha.storage.durable import directories_as_above, make_directories, remove_tree
+from airflow_provider_ha.storage.durable import directories_as_above
+
+
+# Errors of a damaged compressed stream. EOFError: the stream is truncated.
+DAMAGED = (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError)
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_SUFFIXES = {".tar": "", ".tar.gz": "gzip", ".tgz": "gzip", ".tar.zst": "zstd"}
+# Window limit of the decompressor: the limit that every zstd command accepts by default.
+_WINDOW_BYTES = 128 * 1024 * 1024
+
+
+def compression_of(path: Path) -> str:
+    """Return the compression for the suffix of an archive name.
+
+    :raises ConfigurationError: The suffix is unknown.
+    """
+    for suffix, compression in _SUFFIXES.items():
+        if path.name.endswith(suffix):
+            return compression
+    raise ConfigurationError(
+        f"archive name {path.name!r} has no known suffix", next_step="Name it .tar, .tar.gz or .tar.zst"
+    )
+
+
+@contextmanager
+def compressing(stream: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
+    """Yield a writer for the compressed stream; equal input gives equal output."""
+    if compression == "gzip":
+        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=stream, mtime=0) as writer:
+            yield writer  # type: ignore[misc]  # it has all of IO[bytes] that is written to
+    elif compression == "zstd":
+        compressor = zstandard.ZstdCompressor(level=3, write_checksum=True, write_content_size=False)
+        with compressor.stream_writer(stream, closefd=False) as packer:
+            yield packer
+    else:
+        yield stream
+
+
+def decompressing(stream: IO[bytes]) -> IO[bytes]:
+    """Return a reader of the decompressed stream; its ``read`` raises one of ``DAMAGED`` for a damaged stream."""
+    start = stream.read(4)
+    stream.seek(0)
+    if start.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=stream, mode="rb")  # type: ignore[return-value]  # as above
+    if start == _ZSTD:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+        return unpacker.stream_reader(stream, read_across_frames=True, closefd=False)
+    return stream
+
+
+END = bytes(2 * tarfile.BLOCKSIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class TarMember:
+    """One file of an archive.
+
+    :param name: As in the archive, unchecked.
+    :param size: Bytes of content, without padding.
+    """
+
+    name: str
+    size: int
+
+
+def header(name: str, size: int, modified: int) -> bytes:
+    """Return the header of a file.
+
+    :param modified: Seconds since 1970; the same for equal savepoints.
+    :raises ConfigurationError: The name or the size does not fit into a header.
+    """
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.mode = size, modified, 0o600
+    try:
+        return info.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError as error:
+        raise ConfigurationError(
+            f"file {name!r} of {size} bytes cannot be archived: {error}",
+            next_step="Copy the savepoint's directory instead",
+        ) from None
+
+
+def padding(size: int) -> bytes:
+    """Return the padding after the content of a file, up to the next block."""
+    return bytes(-size % tarfile.BLOCKSIZE)
+
+
+class MemberReader:
+    """Reader of the files of an archive, in archive order.
+
+    :param stream: The decompressed bytes; read once from start to end.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._left = 0
+        self._padding = 0
+
+    def __iter__(self) -> Iterator[TarMember]:
+        """Yield each remaining file; skip content that was not read.
+
+        :raises CheckpointCorruptError: The stream is not an archive, is truncated, or holds an entry that is not a
+            plain file.
+        """
+        while (member := self._next()) is not None:
+            self._left, self._padding = member.size, len(padding(member.size))
+            yield member
+
+    def read(self, size: int) -> bytes:
+        """Return up to *size* bytes of the current file; empty at its end.
+
+        :raises CheckpointCorruptError: The archive ends before the file does.
+        """
+        block = self._stream.read(min(size, self._left))
+        if self._left and not block:
+            raise refused("it is truncated")
+        self._left -= len(block)
+        return block
+
+    def _next(self) -> TarMember | None:
+        while self.read(tarfile.RECORDSIZE):
+            pass
+        _exactly(self._stream, self._padding)
+        block = _exactly(self._stream, tarfile.BLOCKSIZE)
+        if not any(block):
+            self._check_end()
+            return None
+        try:
+            info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+        except (tarfile.HeaderError, ValueError) as error:
+            raise refused(f"it is not an archive, or is damaged ({error})") from None
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise refused(f"it holds {info.name!r}, which is not a plain file")
+        if info.size < 0:
+            raise refused(f"it gives {info.size} bytes as the size of {info.name!r}")
+        return TarMember(info.name, info.size)
+
+    def _check_end(self) -> None:
+        """Read to the end: a compressed stream compares its checksum only there."""
+        rest = b""
+        while block := self._stream.read(tarfile.RECORDSIZE):
+            rest += block
+            if any(rest) or len(rest) > 2 * tarfile.RECORDSIZE:
+                raise refused("data follows its end")
+
+
+def refused(reason: str) -> CheckpointCorruptError:
+    """Return the error for a refused archive."""
+    return CheckpointCorruptError(
+        "archive", reason, next_step="No part was kept; fetch the archive again from where it was exported"
+    )
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        block = stream.read(size - len(data))
+        if not block:
+            raise refused("it is truncated")
+        data += block
+    return data
 
 
 def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
@@ -214,66 +368,3 @@ def _write(reader: MemberReader, path: Path, name: str, expected: ManifestFile) 
         os.fsync(writer.fileno())
     if found != expected:
         raise refused(f"the digest of {name!r} differs from the manifest")
-
-
-def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoint) -> None:
-    """Refuse a savepoint that the job cannot adopt; change nothing.
-
-    :raises ConfigurationError: Its id is not a valid name.
-    :raises JobStateError: It belongs to another job, or the job already has a savepoint with that id.
-    """
-    check_savepoint_id(savepoint.savepoint_id)
-    if savepoint.job_id != job_id:
-        raise JobStateError(
-            f"the archive holds a savepoint of job {savepoint.job_id!r}, not of {job_id!r}",
-            next_step="Import it with --to, and restore it from there",
-        )
-    try:
-        savepoints.pointer(savepoint.savepoint_id)
-    except CheckpointMissingError:
-        return
-    raise JobStateError(
-        f"job {job_id!r} already has a savepoint {savepoint.savepoint_id!r}",
-        next_step="Check it with `spark-ha savepoint verify`",
-    )
-
-
-def adopt(
-    savepoints: SavepointStore,
-    job_id: str,
-    commit: Commit,
-    archive: Path,
-    expected: Savepoint,
-    *,
-    scratch: Path | None = None,
-) -> Savepoint:
-    """Unpack an archive and make it a savepoint of the job.
-
-    :param commit: ``leadership.commit`` of the job's leader.
-    :param expected: The manifest that ``unpack.described`` returned.
-    :param scratch: Directory for temporary files when the job's savepoints are on S3 or HDFS; by default the directory
-        of
-        the archive.
-    :raises CheckpointCorruptError: The archive is refused; no part is kept.
-    :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier savepoint with that id are still being
-        read.
-    """
-    check_adoptable(savepoints, job_id, expected)
-    directory = savepoints.tree(expected.savepoint_id).local_path
-    if directory is None:
-        with scratch_directory((scratch or archive.parent) / archive.name) as beside:
-            unpacked = beside / "savepoint"
-            return savepoints.receive(
-                commit, SavepointDirectory(unpacked, unpack(archive, unpacked, expected=expected))
-            )
-    savepoints.finish_removal(commit, expected.savepoint_id)
-    make_directories(directory.parent)
-    if directory.exists():
-        remove_tree(directory)  # left by a process that died before it wrote the pointer: without one it has no owner
-    savepoint = unpack(archive, directory, expected=expected)
-    try:
-        savepoints.publish(commit, savepoint)
-    except CheckpointCorruptError:
-        remove_tree(directory)
-        raise
-    return savepoint

@@ -1,10 +1,13 @@
-"""Lookup of a savepoint by id, prefix or label, and its reading in place in a work area.
+"""Savepoints of a job: lookup by id, prefix or label, reading in place in a work area, and adoption of an archive.
 
 Invariant: each file is compared with the manifest when it is copied out. In a work area only the job's leader removes
 files, and a reader's lease prevents that, so these functions take no lock.
 
 Invariant: a word names exactly one savepoint, or the lookup fails. The refusal lists all candidates, including those
 whose pointer cannot be read, and never chooses: the word may belong to a removal.
+
+Invariant: an adopted savepoint becomes known by its pointer, like every other, after every byte was read again. Only
+the job named in the manifest can adopt it: the rest of a restore, such as the job graph, belongs to that job.
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint, SavepointPointer
-from airflow_provider_ha.checkpoints.spark.atomic import storage_errors
+from airflow_provider_ha.checkpoints.spark.atomic import scratch_directory, storage_errors
 from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, NotAFileError, opened
 from airflow_provider_ha.checkpoints.spark.tree import OpenFile, Tree
+from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
+from airflow_provider_ha.checkpoints.store.savepoints.archive import unpack
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
     MANIFEST,
     SequentialReader,
@@ -29,8 +34,9 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Bring, StoredSavepoint
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetched
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
-from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.storage.durable import directories_as_above, flush
+from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError, JobStateError
+from airflow_provider_ha.names import check_savepoint_id
+from airflow_provider_ha.storage.durable import directories_as_above, flush, make_directories, remove_tree
 
 
 _SHOWN = 10  # candidates in the message
@@ -160,3 +166,66 @@ def _names(place: Tree, below: str) -> Iterator[str]:
             yield from _names(place, path)
         else:
             yield path
+
+
+def check_adoptable(savepoints: SavepointStore, job_id: str, savepoint: Savepoint) -> None:
+    """Refuse a savepoint that the job cannot adopt; change nothing.
+
+    :raises ConfigurationError: Its id is not a valid name.
+    :raises JobStateError: It belongs to another job, or the job already has a savepoint with that id.
+    """
+    check_savepoint_id(savepoint.savepoint_id)
+    if savepoint.job_id != job_id:
+        raise JobStateError(
+            f"the archive holds a savepoint of job {savepoint.job_id!r}, not of {job_id!r}",
+            next_step="Import it with --to, and restore it from there",
+        )
+    try:
+        savepoints.pointer(savepoint.savepoint_id)
+    except CheckpointMissingError:
+        return
+    raise JobStateError(
+        f"job {job_id!r} already has a savepoint {savepoint.savepoint_id!r}",
+        next_step="Check it with `spark-ha savepoint verify`",
+    )
+
+
+def adopt(
+    savepoints: SavepointStore,
+    job_id: str,
+    commit: Commit,
+    archive: Path,
+    expected: Savepoint,
+    *,
+    scratch: Path | None = None,
+) -> Savepoint:
+    """Unpack an archive and make it a savepoint of the job.
+
+    :param commit: ``leadership.commit`` of the job's leader.
+    :param expected: The manifest that ``archive.described`` returned.
+    :param scratch: Directory for temporary files when the job's savepoints are on S3 or HDFS; by default the directory
+        of
+        the archive.
+    :raises CheckpointCorruptError: The archive is refused; no part is kept.
+    :raises JobStateError: As :func:`check_adoptable`, or the files of an earlier savepoint with that id are still being
+        read.
+    """
+    check_adoptable(savepoints, job_id, expected)
+    directory = savepoints.tree(expected.savepoint_id).local_path
+    if directory is None:
+        with scratch_directory((scratch or archive.parent) / archive.name) as beside:
+            unpacked = beside / "savepoint"
+            return savepoints.receive(
+                commit, SavepointDirectory(unpacked, unpack(archive, unpacked, expected=expected))
+            )
+    savepoints.finish_removal(commit, expected.savepoint_id)
+    make_directories(directory.parent)
+    if directory.exists():
+        remove_tree(directory)  # left by a process that died before it wrote the pointer: without one it has no owner
+    savepoint = unpack(archive, directory, expected=expected)
+    try:
+        savepoints.publish(commit, savepoint)
+    except CheckpointCorruptError:
+        remove_tree(directory)
+        raise
+    return savepoint
