@@ -39,8 +39,13 @@ from airflow_provider_ha.checkpoints.spark.state_store import StateFile
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.file_log_checks import check_sink, check_sources, source_lacks
-from airflow_provider_ha.checkpoints.verify.leftover_checks import check_leftovers, check_stale
-from airflow_provider_ha.checkpoints.verify.log_checks import check_logs, conf_lacks, sources_lack
+from airflow_provider_ha.checkpoints.verify.log_checks import (
+    check_leftovers,
+    check_logs,
+    check_stale,
+    conf_lacks,
+    sources_lack,
+)
 from airflow_provider_ha.checkpoints.verify.state_checks import (
     check_operators,
     check_removals,
