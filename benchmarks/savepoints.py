@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
-from airflow_provider_ha.checkpoints.spark.digests import Reader, digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import Reader, digest_of
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import CACHE, DirectoryLayout

@@ -26,8 +26,8 @@ from airflow_provider_ha.checkpoints.areas.relocation import relocate
 from airflow_provider_ha.checkpoints.areas.work_area import Capabilities, RetainedCut, Successor
 from airflow_provider_ha.checkpoints.spark.atomic import NO_LINKS, building, link
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, progress, queries
+from airflow_provider_ha.checkpoints.spark.checksums import copy_file, copy_out
 from airflow_provider_ha.checkpoints.spark.closure import closure
-from airflow_provider_ha.checkpoints.spark.digests import copy_file, copy_out
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.places import is_local

@@ -1,22 +1,34 @@
-"""Checksums of a checkpoint's files, and one pass over a file for its decoder and its checksums.
+"""Checksums and digests of files: one pass for a decoder and its checksums, comparison with a manifest, copies.
 
 CRC32 of every 512 bytes in Hadoop's hidden ``.<name>.crc``; CRC32C of the whole file in Spark's visible ``<name>.crc``
 (4.1 and later). Both are computed while another reader reads the file.
 
 Invariant: each sum sees each byte once and in order, also when the decoder reads only parts of the file, in any order.
+
+Invariant: a file is compared with the digest in its manifest, of any algorithm; without a digest, only its size is
+compared, and its bytes are unchecked.
+
+Invariant: a later write to the source does not change the copy. A reflink shares blocks until one of the two is written
+to, so it is a copy; a hard link is the same file, so the manifest says so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import google_crc32c
 
-from airflow_provider_ha.checkpoints.spark.tree import OpenFile
+from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile
+from airflow_provider_ha.checkpoints.spark.files import opened
+from airflow_provider_ha.checkpoints.spark.tree import OpenFile, Tree
+from airflow_provider_ha.storage.durable import COPY_BUFFER, directories_as_above, flush, reflink
+from airflow_provider_ha.storage.outage import outages
 
 
 # Large enough that a call to the system costs nothing beside it, small enough that a few threads hold little.
@@ -85,11 +97,6 @@ _MASK = 0xFFFFFFFF
 _HADOOP_HEADER = struct.Struct(">4sI")
 _HADOOP_MAGIC = b"crc\x00"
 _SUM_SIZE = 4
-
-
-def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of *data*, unsigned."""
-    return int(google_crc32c.value(data))
 
 
 class _SparkRecord(NamedTuple):
@@ -223,3 +230,124 @@ def _sums(data: memoryview, chunk: int) -> bytes:
     crc32 = zlib.crc32
     sums = [crc32(data[at : at + chunk]) for at in range(0, len(data), chunk)]
     return struct.pack(f">{len(sums)}I", *sums)
+
+
+_BUFFER = 1024 * 1024
+
+
+class Reader(Protocol):
+    """Reader of pieces."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to *size* bytes; nothing at the end."""
+
+
+class _Digest(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+    def hexdigest(self) -> str: ...
+
+
+class _Crc32c:
+    def __init__(self) -> None:
+        self._value = 0
+
+    def update(self, data: bytes, /) -> None:
+        self._value = google_crc32c.extend(self._value, data)
+
+    def hexdigest(self) -> str:
+        return crc32c_digits(self._value)
+
+
+def digest_of(
+    reader: Reader,
+    write: Callable[[bytes], object] | None = None,
+    *,
+    algorithm: Algorithm | None = Algorithm.SHA256,
+) -> ManifestFile:
+    """Read a file to its end in pieces; return its size and digest.
+
+    :param write: Receives each piece.
+    :param algorithm: Algorithm of the digest; ``None`` for the size alone.
+    """
+    digest, size = _begun(algorithm), 0
+    while block := reader.read(_BUFFER):
+        if digest is not None:
+            digest.update(block)
+        size += len(block)
+        if write is not None:
+            write(block)
+    if digest is None or algorithm is None:
+        return ManifestFile(size=size)
+    return recorded(size, algorithm, digest.hexdigest())
+
+
+def recorded(size: int, algorithm: Algorithm, value: str) -> ManifestFile:
+    """Return the manifest's entry for a file with this digest.
+
+    :param value: In hex digits.
+    """
+    if algorithm is Algorithm.SHA256:
+        return ManifestFile(size=size, sha256=value)
+    return ManifestFile(size=size, digest=value, algorithm=algorithm)
+
+
+def difference(found: ManifestFile, expected: ManifestFile) -> str:
+    """Return the difference of a file from its manifest; empty without one.
+
+    :param found: As :func:`digest_of` returns it for the algorithm of *expected*, or for any when that has none.
+    """
+    if found.size != expected.size:
+        return f"it has {found.size} bytes, the manifest says {expected.size}"
+    same = (found.sha256, found.digest) == (expected.sha256, expected.digest)
+    return "" if same or expected.digested_by is None else "its digest is not the one in the manifest"
+
+
+def crc32c_digits(value: int) -> str:
+    """Return a CRC32C as a manifest has it."""
+    return f"{value:08x}"
+
+
+def _begun(algorithm: Algorithm | None) -> _Digest | None:
+    if algorithm is Algorithm.CRC32C:
+        return _Crc32c()
+    return None if algorithm is None else hashlib.sha256()
+
+
+def copy_file(source: Path, target: Path, algorithm: Algorithm | None = Algorithm.SHA256) -> ManifestFile:
+    """Copy a file, by reflink where the file system can, and force it to the disk.
+
+    Through one open file: a state file that another replaces by a rename stays whole under this descriptor.
+
+    :param algorithm: Algorithm of the digest; ``None`` for no digest.
+    :raises FileNotFoundError: The file is not there.
+    :raises StorageUnavailableError: One of the two file systems does not answer.
+    """
+    with outages(f"copied to {target}", source):
+        directories_as_above(target.parent)
+        with source.open("rb") as reader, target.open("x+b") as writer:
+            if reflink(reader, writer):
+                copied = digest_of(writer, algorithm=algorithm)
+            else:
+                copied = digest_of(reader, writer.write, algorithm=algorithm)
+            flush(writer)
+    return copied
+
+
+def copy_out(tree: Tree, name: str, target: Path) -> None:
+    """Copy a file of any tree to this host, and force it to the disk.
+
+    :raises FileGoneError: It is not there.
+    :raises StorageUnavailableError: It could not be read, or not be written here.
+    """
+    with opened(tree, name) as source, outages("written", target):
+        directories_as_above(target.parent)
+        with target.open("xb") as writer:
+            for offset in range(0, source.size, COPY_BUFFER):
+                writer.write(source.read_at(offset, COPY_BUFFER))
+            flush(writer)
+
+
+def shares_inode(path: Path) -> bool:
+    """Return whether a file has another hard link: a write through that link changes it."""
+    return path.lstat().st_nlink > 1

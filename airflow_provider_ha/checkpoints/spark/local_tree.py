@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.spark.atomic import write_aside
-from airflow_provider_ha.checkpoints.spark.digests import copy_file
+from airflow_provider_ha.checkpoints.spark.checksums import copy_file
 from airflow_provider_ha.checkpoints.spark.files import (
     FileGoneError,
     NotAFileError,

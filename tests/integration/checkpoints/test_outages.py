@@ -14,9 +14,9 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.carried_records import carry
 from airflow_provider_ha.checkpoints.areas.linked_work_area import fence_directory, fork
 from airflow_provider_ha.checkpoints.areas.pins import pin
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark import atomic
-from airflow_provider_ha.checkpoints.spark.digests import copy_file
+from airflow_provider_ha.checkpoints.spark.checksums import copy_file
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.host.supervisor.main import require_room

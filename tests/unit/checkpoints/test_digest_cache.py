@@ -19,7 +19,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark import atomic
-from airflow_provider_ha.checkpoints.spark.digests import copy_file, digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import copy_file, digest_of
 from airflow_provider_ha.checkpoints.store.savepoints import savepoint_directory as directories
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import write_manifest

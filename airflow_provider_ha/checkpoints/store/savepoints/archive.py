@@ -39,7 +39,7 @@ from airflow_provider_ha.checkpoints.spark.atomic import (
     storage_errors,
     write_aside,
 )
-from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import difference, digest_of
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, check_manifest
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import check

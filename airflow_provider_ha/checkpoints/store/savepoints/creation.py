@@ -33,7 +33,7 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, log_files
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
-from airflow_provider_ha.checkpoints.spark.digests import digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import digest_of
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names, opened
 from airflow_provider_ha.checkpoints.spark.metadata_log import entry_names
 from airflow_provider_ha.checkpoints.spark.object_tree import each

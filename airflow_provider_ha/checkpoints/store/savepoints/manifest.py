@@ -19,7 +19,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.areas.pins import SINKS, refuse_reserved
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.checkpoints.spark.atomic import write_aside
-from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import difference, digest_of
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, NotAFileError, read
 from airflow_provider_ha.checkpoints.spark.releases import release
 from airflow_provider_ha.checkpoints.spark.tree import OpenFile, Tree

@@ -27,8 +27,14 @@ from airflow_provider_ha.checkpoints.areas.pins import SINKS, purged
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.atomic import StrPath, directory_attempt, linked, storage_errors, write_aside
-from airflow_provider_ha.checkpoints.spark.checksums import recorded_crc32c
-from airflow_provider_ha.checkpoints.spark.digests import copy_file, crc32c_digits, digest_of, recorded, shares_inode
+from airflow_provider_ha.checkpoints.spark.checksums import (
+    copy_file,
+    crc32c_digits,
+    digest_of,
+    recorded,
+    recorded_crc32c,
+    shares_inode,
+)
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, read
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.rocksdb import has_unique_name

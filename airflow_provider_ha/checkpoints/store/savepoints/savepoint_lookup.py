@@ -19,7 +19,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import Algorithm, ManifestFile, Savepoint, SavepointPointer
 from airflow_provider_ha.checkpoints.spark.atomic import scratch_directory, storage_errors
-from airflow_provider_ha.checkpoints.spark.digests import difference, digest_of
+from airflow_provider_ha.checkpoints.spark.checksums import difference, digest_of
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, NotAFileError, opened
 from airflow_provider_ha.checkpoints.spark.tree import OpenFile, Tree
 from airflow_provider_ha.checkpoints.store.pointer_scan import Commit
