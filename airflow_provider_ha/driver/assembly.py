@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.checkpoints.store.claims import runs_in_use
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection

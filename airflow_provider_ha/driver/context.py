@@ -16,7 +16,7 @@ from airflow_provider_ha.query_names import query_directory
 
 
 if TYPE_CHECKING:  # each process of a driver imports this module, and only the driver itself needs the notes
-    from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+    from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 
 
 __all__ = ["DriverContext", "current"]

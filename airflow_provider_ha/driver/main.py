@@ -18,7 +18,7 @@ from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import METADATA
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess

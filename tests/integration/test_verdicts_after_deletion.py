@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.drain import drain_key
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.errors import RestoreRefusedError
 from airflow_provider_ha.jobs.job_context import JobContext

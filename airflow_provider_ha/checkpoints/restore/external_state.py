@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog, ForeachBatchRecord
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, type_of
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog, ForeachBatchRecord
 from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.sources.source_registry import kafka_topics, read_tables

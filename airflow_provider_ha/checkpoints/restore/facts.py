@@ -25,9 +25,9 @@ from airflow_provider_ha.checkpoints.restore.external_state import (
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, read_records
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.restore.timeline import RunStarts
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchRecord, summary
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchRecord, summary
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import OFFSETS
 from airflow_provider_ha.checkpoints.spark.files import read_text
 from airflow_provider_ha.checkpoints.spark.metadata_log import parse_offsets

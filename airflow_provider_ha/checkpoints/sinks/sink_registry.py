@@ -8,10 +8,9 @@ import re
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.sinks.delta import DELTA, DeltaSink
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSinks
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchSink
 from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergSink
-from airflow_provider_ha.checkpoints.sinks.other_sink import KafkaSink, OtherSink, OtherTableSink
 from airflow_provider_ha.checkpoints.sinks.sink_type import SKIPS, QueryMemory, SinkConnector, SinkType
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchSink, KafkaSink, OtherSink, OtherTableSink
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 

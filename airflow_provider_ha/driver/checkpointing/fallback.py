@@ -29,7 +29,7 @@ from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
 from airflow_provider_ha.checkpoints.restore.replays import planned_replays
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection, select
 from airflow_provider_ha.checkpoints.restore.timeline import RunStart
-from airflow_provider_ha.checkpoints.sinks.other_sink import DEBUG_FORMATS
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sources.input_files import look_for
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import (
     ANSWER_SECONDS,

@@ -22,8 +22,8 @@ from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueri
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import is_seeding
-from airflow_provider_ha.checkpoints.sinks.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sources.input_files import look_for
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, queries
 from airflow_provider_ha.checkpoints.spark.files import names

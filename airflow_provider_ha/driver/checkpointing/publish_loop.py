@@ -16,7 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.store.checkpoint_store import COLLECTION_SECONDS, CheckpointStore
 from airflow_provider_ha.checkpoints.store.working_directories import WorkingFilesCollector
 from airflow_provider_ha.clock import Clock

@@ -26,8 +26,8 @@ from airflow_provider_ha.checkpoints.areas.work_area import Successor, WorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.restore.replays import read_plan
-from airflow_provider_ha.checkpoints.sinks.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree

@@ -19,8 +19,8 @@ from typing import Any
 from airflow_provider_ha.checkpoints.areas.drain import drain_key, write_drain_entry
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import FOREACH_BATCH
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import FOREACH_BATCH
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree

@@ -20,8 +20,8 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, read_started, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources
-from airflow_provider_ha.checkpoints.sinks.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sinks.sink_registry import name_after, type_of_format
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.spark.tree import WritableTree
 from airflow_provider_ha.driver.queries.script_paths import OPTION
 from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes

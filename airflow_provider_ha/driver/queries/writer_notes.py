@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import SinkKind, Verdict
-from airflow_provider_ha.checkpoints.sinks.other_sink import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of_format
 from airflow_provider_ha.checkpoints.sinks.sink_type import Conf
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 
 

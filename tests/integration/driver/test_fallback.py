@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, Qu
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

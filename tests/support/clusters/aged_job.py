@@ -20,7 +20,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.checkpoints.store.claims import runs_in_use
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanCollection

@@ -17,8 +17,8 @@ from airflow_provider_ha.checkpoints.restore.external_state import ExternalState
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchRecord
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.jobs.model import DrainedQuery

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog, summary
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog, summary
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext, FencedFunction
 from airflow_provider_ha.errors import ApplicationRefusedError, JobStateError, LeadershipLostError

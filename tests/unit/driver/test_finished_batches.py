@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, RestorePlan, SinkKind
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import FOREACH_BATCH, ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import FOREACH_BATCH, ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext
 from airflow_provider_ha.driver.ending.stop_job import NonEmptyBatchFunction

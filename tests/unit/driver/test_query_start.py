@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.foreach_batch import ForeachBatchLog
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
-from airflow_provider_ha.checkpoints.sinks.other_sink import OtherSink
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase, SinkState
+from airflow_provider_ha.checkpoints.sinks.unread_sinks import OtherSink
 from airflow_provider_ha.driver.queries.query_start import check_writer
 from airflow_provider_ha.driver.queries.resting_queries import described
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, UnplannedRules, notes
