@@ -27,7 +27,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import read

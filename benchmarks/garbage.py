@@ -26,7 +26,7 @@ import psutil
 from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, note_needs, remove, time_of
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.layered.needs import KEPT_BATCHES
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.storage.keys import JobKeys

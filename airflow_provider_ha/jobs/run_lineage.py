@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, QuerySink, RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.replays import read_plan
+from airflow_provider_ha.checkpoints.restore.plan_execution import read_plan
 from airflow_provider_ha.checkpoints.sources.source_registry import DatasetName, read_by, written_by
 from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.jobs.job_context import JobContext

@@ -19,8 +19,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, remove, time_of
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
-from airflow_provider_ha.checkpoints.restore.replays import decide_start
+from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start, prepare_recovery
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.layered.layered_tree import LayeredTree
 from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.replays import read_plan
+from airflow_provider_ha.checkpoints.restore.plan_execution import read_plan
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import stored_savepoint

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkAre
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
 from airflow_provider_ha.checkpoints.restore import directory_plan as adopting
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkAre
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.verify.verification import verify

@@ -27,7 +27,7 @@ from airflow_provider_ha.api.documents.overview import DAY
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
 from airflow_provider_ha.api.documents.verdict import LastVerificationView, last_verification_view
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.restore.replays import read_plan
+from airflow_provider_ha.checkpoints.restore.plan_execution import read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
 from airflow_provider_ha.fleet.fleet_overview import restarts_since
 from airflow_provider_ha.fleet.observations import reason_of_quarantine

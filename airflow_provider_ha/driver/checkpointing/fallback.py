@@ -25,8 +25,8 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, RestoreFacts, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
+from airflow_provider_ha.checkpoints.restore.plan_execution import planned_replays
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
-from airflow_provider_ha.checkpoints.restore.replays import planned_replays
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection, select
 from airflow_provider_ha.checkpoints.restore.timeline import RunStart
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS

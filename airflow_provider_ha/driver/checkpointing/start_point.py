@@ -24,8 +24,7 @@ from airflow_provider_ha.checkpoints.areas.external_directory import query_id
 from airflow_provider_ha.checkpoints.areas.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.areas.work_area import Successor, WorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
-from airflow_provider_ha.checkpoints.restore.replays import read_plan
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery, prepare_restore, read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress

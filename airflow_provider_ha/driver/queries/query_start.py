@@ -17,7 +17,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.batch_log import put_offsets
 from airflow_provider_ha.checkpoints.model import SinkKind
-from airflow_provider_ha.checkpoints.restore.replays import ReplayStep, decide_start
+from airflow_provider_ha.checkpoints.restore.plan_execution import ReplayStep, decide_start
 from airflow_provider_ha.checkpoints.sinks.iceberg import ICEBERG
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, sink_record
 from airflow_provider_ha.checkpoints.sinks.sink_type import QueryMemory, SinkConnector

@@ -18,7 +18,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import not_accepted, plan_restore
-from airflow_provider_ha.checkpoints.restore.replays import batches_in_common
+from airflow_provider_ha.checkpoints.restore.plan_execution import batches_in_common
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection
 from airflow_provider_ha.checkpoints.restore.timeline import RunStart
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess

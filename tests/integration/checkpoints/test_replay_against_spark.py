@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery, prepare_restore
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery, prepare_restore
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog, sink_log

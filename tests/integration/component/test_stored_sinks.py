@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.storage.keys import JobKeys

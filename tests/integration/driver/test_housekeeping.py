@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkAre
 from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.restore.timeline import following

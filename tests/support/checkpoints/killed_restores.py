@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.areas.external_directory import query_id
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, Owner
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_restore
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verification import verify

@@ -25,7 +25,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.batch_log import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.replays import decide_start
+from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

@@ -137,7 +137,7 @@ def _writer(spark: Any, request: Request, *, noop: bool = False) -> Any:
 
 
 def _work(request: Request) -> dict[str, Any]:
-    from airflow_provider_ha.checkpoints.restore.replays import decide_start
+    from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
     from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
     from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
     from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

@@ -100,7 +100,7 @@ EFFECTS = (
     Effect(
         "Each query is forked at its batch, with the recorded input of its replay and a fresh id where it gets one; "
         "what stays the user's is copied; entries of file sinks are set aside.",
-        "checkpoints.restore.prepare:prepare_restore",
+        "checkpoints.restore.plan_execution:prepare_restore",
         plan=("queries", "owner", "adopted"),
         query=("batch", "replay", "set_aside", "sink", "query_id"),
     ),

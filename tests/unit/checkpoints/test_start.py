@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry
-from airflow_provider_ha.checkpoints.restore.replays import decide_start
+from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
 from airflow_provider_ha.errors import CheckpointCorruptError, RestoreRefusedError
 

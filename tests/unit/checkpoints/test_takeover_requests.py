@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
-from airflow_provider_ha.checkpoints.restore.prepare import prepare_recovery
+from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.storage.file_store import StoredFile
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from tests.support.checkpoints.layered_files import FIRST, SECOND, LayeredFiles
