@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_provider_ha.checkpoints.areas.batch_log import readable
-from airflow_provider_ha.checkpoints.areas.external_directory import query_id
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
@@ -75,7 +74,6 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
             f"query {query!r} has not committed a batch in {place}",
             next_step="The job cannot adopt it: submit the job with start_from='fresh'",
         )
-    identity = query_id(directory)
     damage = query_damage(directory, query, before.committed, verify)
     if damage is not None:
         raise CheckpointCorruptError(
@@ -88,7 +86,9 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
             f"query {query!r} is running in {place}: it progressed during the read",
             next_step="Stop it permanently first: two queries would write to one output",
         )
-    adopted = AdoptedCheckpoint(path=place, query_id=identity, planned=before.planned, committed=before.committed)
+    adopted = AdoptedCheckpoint(
+        path=place, query_id=read_query_id(directory), planned=before.planned, committed=before.committed
+    )
     candidate = Candidate(source=place, cut={query: before.committed}, created_at=created_at, accepted=True)
     return DirectoryCut(QueryCut(batch=before.committed, sink=sink, entries=entries), adopted, candidate, created_at)
 

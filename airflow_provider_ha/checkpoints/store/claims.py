@@ -1,4 +1,4 @@
-"""Claims of a job: recorded with a run's first checkpoint, removed pointer first; and the runs in use.
+"""Claims of a job: recorded with a run's first checkpoint, removed pointer first, then files; and the runs in use.
 
 Invariants: ownership passes in the transaction that publishes the first checkpoint of the restored run. Before it the
 restore may still fail, and the user owns the source; after it the job has a checkpoint that survives crashes. A source
@@ -6,18 +6,35 @@ is claimed once. It is marked for deletion when the job has taken as many later 
 with pinned files; until then a restore would fall back to it. The list of deletions removes it, once its readers'
 leases have ended.
 
+Invariant: a removal outside of the cluster deletes only Spark's files of the claimed query, by name, and only while the
+directory has the same query id and no later batch. A path that was replaced, is in use again, or is in a record by
+mistake, loses no file. The id goes last, so that an interrupted removal can continue.
+
 Invariant: an unreadable object may refer to any run, so it is an error (contract 6).
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.external_directory import remove_adopted
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode
+from airflow_provider_ha.checkpoints.spark.atomic import hidden_checksum
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
+    COMMITS,
+    METADATA,
+    OFFSETS,
+    SOURCES,
+    STATE,
+    progress,
+)
+from airflow_provider_ha.checkpoints.spark.files import names
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.store.pointer_scan import Commit, P, PointerScan, ScannedPointer, decode, scan
 from airflow_provider_ha.checkpoints.store.pointer_store import PointerStore
 from airflow_provider_ha.checkpoints.store.removal import DeletionList, thing_of, waiting
@@ -27,7 +44,8 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op
 from airflow_provider_ha.coordination.node_names import is_checkpoint, is_plain, node_number, node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.reader_leases import active
-from airflow_provider_ha.errors import RecordCorruptError
+from airflow_provider_ha.errors import CheckpointCorruptError, RecordCorruptError, StorageUnavailableError
+from airflow_provider_ha.storage.durable import flush_directory
 from airflow_provider_ha.storage.keys import JobKeys
 
 
@@ -207,3 +225,58 @@ def _claims(coordinator: Coordinator, paths: JobPaths) -> set[int]:
     found = {run for run, claim in claims.items() if not claim.record.given_up}  # guard: runs-with-open-claims-go
     listed = (thing_of(entry).partition("-") for entry in waiting(coordinator, paths.cluster, paths.job_id))
     return found | {run for kind, _, name in listed if kind == "claim" and (run := node_number(name)) is not None}
+
+
+def remove_adopted(claimed: AdoptedCheckpoint) -> None:
+    """Remove a claimed checkpoint directory. Repeatable; files that are not Spark's stay, with their directory.
+
+    :raises StorageUnavailableError: It could not be read or removed: the next call continues.
+    """
+    directory = Path(claimed.path)
+    if directory.is_symlink() or not directory.is_dir():
+        log.info("%s is no longer a directory: no file is removed", directory)
+        return
+    other = _changed(directory, claimed) if names(LocalTree(directory)) else ""
+    if other:
+        log.warning("%s stays: %s", directory, other)
+        return
+    try:
+        _remove_parts(directory)
+    except OSError as error:
+        raise StorageUnavailableError(
+            f"claimed checkpoint {directory} could not be removed: {error}",
+            next_step="Check the file system (rights, mounts); the job's leader tries again",
+        ) from error
+
+
+def _changed(directory: Path, claimed: AdoptedCheckpoint) -> str:
+    """Return why a directory differs from the claim; empty when it matches or is the remains of a removal.
+
+    A removal that was interrupted at its last step leaves an empty directory.
+    """
+    try:
+        found = read_query_id(LocalTree(directory))
+    except CheckpointCorruptError as error:
+        return f"it is no longer a checkpoint of query {claimed.query_id} ({error.reason})"
+    if found != claimed.query_id:
+        return f"it is now a checkpoint of query {found}, not of {claimed.query_id}"
+    now = progress(LocalTree(directory))
+    if now.planned > claimed.planned or now.committed > claimed.committed:
+        return f"its query has advanced from batch {claimed.committed} to {now.planned} since it was claimed"
+    return ""
+
+
+def _remove_parts(directory: Path) -> None:
+    for part in (STATE, SOURCES, COMMITS, OFFSETS):
+        place = directory / part
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+    flush_directory(directory)
+    for path in (hidden_checksum(directory / METADATA), directory / METADATA):
+        path.unlink(missing_ok=True)
+    left = sorted(path.name for path in directory.iterdir())
+    if left:
+        log.warning("%s stays, because it has files that are not Spark's: %s", directory, ", ".join(left[:5]))
+        return
+    directory.rmdir()
+    flush_directory(directory.parent)

@@ -20,7 +20,6 @@ from airflow_provider_ha.checkpoints.areas.carried_records import (
     write_started,
 )
 from airflow_provider_ha.checkpoints.areas.drain import newest_drain
-from airflow_provider_ha.checkpoints.areas.external_directory import query_id
 from airflow_provider_ha.checkpoints.areas.pins import keep_sink_logs, kept_in
 from airflow_provider_ha.checkpoints.areas.work_area import Successor, WorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
@@ -28,6 +27,7 @@ from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recov
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.coordination.paths import JobPaths
@@ -166,7 +166,7 @@ def check_adopted(plan: RestorePlan, reach: StorageAccess) -> None:
     for name, adopted in plan.adopted.items():
         directory = reach.tree(adopted.path)
         now = progress(directory)
-        if query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
+        if read_query_id(directory) != adopted.query_id or now != Progress(adopted.planned, adopted.committed):
             raise RestoreRefusedError(
                 f"the checkpoint of query {name!r} in {adopted.path} has changed since the restore was planned: "
                 f"batch {now.planned} is planned and {now.committed} committed",
@@ -183,7 +183,7 @@ def _reached(query: QueryPlan, directory: Tree | None, reach: StorageAccess) -> 
     if memory is None or query.sink.max_batch < 0 or directory is None:
         return None
     try:
-        return memory.last_batch(query_id(directory))
+        return memory.last_batch(read_query_id(directory))
     except RestoreUnknownError as error:
         log.warning("the restore continues, but the content of table %s is unknown: %s", query.sink.table, error)
         return None

@@ -12,13 +12,13 @@ from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.external_directory import query_id
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, Owner
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.killed_attempts import is_killed
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
@@ -46,7 +46,7 @@ def _plan(what: str, directory: Path, batch: int) -> RestorePlan:
         source = directory / QUERY
         at = progress(LocalTree(source))
         adopted[QUERY] = AdoptedCheckpoint(
-            path=str(source), query_id=query_id(LocalTree(source)), planned=at.planned, committed=at.committed
+            path=str(source), query_id=read_query_id(LocalTree(source)), planned=at.planned, committed=at.committed
         )
     return RestorePlan(
         job_id="j",
