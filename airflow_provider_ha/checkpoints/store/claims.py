@@ -24,14 +24,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode
 from airflow_provider_ha.checkpoints.spark.atomic import hidden_checksum
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
-    COMMITS,
-    METADATA,
-    OFFSETS,
-    SOURCES,
-    STATE,
-    progress,
-)
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, progress
 from airflow_provider_ha.checkpoints.spark.files import names
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id

@@ -30,13 +30,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.errors import (
-    ConfigurationError,
-    HaError,
-    ObjectMissingError,
-    RecordCorruptError,
-    StorageError,
-)
+from airflow_provider_ha.errors import ConfigurationError, HaError, ObjectMissingError, RecordCorruptError, StorageError
 from airflow_provider_ha.names import RESERVED_JOB_IDS
 from airflow_provider_ha.records import checksum
 from airflow_provider_ha.storage import keys

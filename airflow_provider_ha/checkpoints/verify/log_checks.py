@@ -24,14 +24,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from airflow_provider_ha.checkpoints.spark import rocksdb, state_store
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
-    COMMITS,
-    METADATA,
-    OFFSETS,
-    SOURCES,
-    STATE,
-    numbers,
-)
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
 from airflow_provider_ha.checkpoints.spark.closure import source_log
 from airflow_provider_ha.checkpoints.spark.files import exists, names
 from airflow_provider_ha.checkpoints.spark.metadata_log import NO_METADATA, OffsetsEntry

@@ -44,12 +44,7 @@ from airflow_provider_ha.checkpoints.spark.files import opened, read
 from airflow_provider_ha.checkpoints.spark.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
-from airflow_provider_ha.errors import (
-    CheckpointMissingError,
-    ConfigurationError,
-    ObjectExistsError,
-    ObjectMissingError,
-)
+from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, ObjectExistsError, ObjectMissingError
 from airflow_provider_ha.storage.file_store import FileStore, check_file_key
 from airflow_provider_ha.storage.keys import (
     check_inside,
