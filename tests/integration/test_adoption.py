@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
 from airflow_provider_ha.checkpoints.restore import directory_plan as adopting

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import UNPUBLISHED_FILE
+from airflow_provider_ha.checkpoints.areas.working_records import UNPUBLISHED_FILE
 from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState

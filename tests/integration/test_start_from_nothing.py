@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, write_started
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.coordinator import Create

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from airflow_provider_ha.checkpoints.areas.batch_log import write_sources
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import write_sources
 from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
 from airflow_provider_ha.checkpoints.ownership import Owner
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
@@ -75,7 +75,7 @@ class ReplayStep:
     """Batch to execute with ``Trigger.Once`` before the query starts with the script's trigger.
 
     :param batch: Id of the batch.
-    :param entry: Entry to plan first (``batch_log.put_offsets``); ``None`` when the checkpoint plans it already.
+    :param entry: Entry to plan first (``working_records.put_offsets``); ``None`` when the checkpoint plans it already.
     :param into: ``"noop"``: state is rebuilt without output; ``"sink"``: the script's sink.
     """
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
-from airflow_provider_ha.checkpoints.areas.carried_records import read_carried
 from airflow_provider_ha.checkpoints.areas.drain import newest_drain, unfinished_batch
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import read_carried, readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.restore.timeline import KnownRuns, RunStarts, merge

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from airflow_provider_ha.checkpoints.areas.batch_log import record
+from airflow_provider_ha.checkpoints.areas.working_records import record
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySources
 from airflow_provider_ha.checkpoints.sources.input_files import measure
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import topic_ids

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.carried_records import read_started
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import read_started
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, RestoreFacts, gather_facts

@@ -15,8 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, read_started
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, read_started, readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, ExternalState, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources

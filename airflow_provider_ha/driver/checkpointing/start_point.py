@@ -10,18 +10,18 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from airflow_provider_ha.checkpoints.areas.batch_log import check_lengths
-from airflow_provider_ha.checkpoints.areas.carried_records import (
+from airflow_provider_ha.checkpoints.areas.drain import newest_drain
+from airflow_provider_ha.checkpoints.areas.pins import keep_sink_logs, kept_in
+from airflow_provider_ha.checkpoints.areas.work_area import Successor, WorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import (
     StartedQueries,
     StartedQueryRecord,
     carry,
+    check_lengths,
     read_carried,
     read_started,
     write_started,
 )
-from airflow_provider_ha.checkpoints.areas.drain import newest_drain
-from airflow_provider_ha.checkpoints.areas.pins import keep_sink_logs, kept_in
-from airflow_provider_ha.checkpoints.areas.work_area import Successor, WorkArea
 from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery, prepare_restore, read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, read_started, write_started
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, read_started, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources
 from airflow_provider_ha.checkpoints.sinks.sink_registry import name_after, type_of_format
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from airflow_provider_ha.checkpoints.areas.batch_log import put_offsets
+from airflow_provider_ha.checkpoints.areas.working_records import put_offsets
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.plan_execution import ReplayStep, decide_start
 from airflow_provider_ha.checkpoints.sinks.iceberg import ICEBERG

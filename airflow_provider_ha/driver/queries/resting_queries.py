@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries
 from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector, sink_record
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkConnector

@@ -19,9 +19,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.areas.batch_log import missing_entry
 from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.areas.working_records import missing_entry
 from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointKind, CheckpointPointer, SavepointPointer
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS
 from airflow_provider_ha.checkpoints.store.payload_history import PayloadHistory

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.carried_records import read_started
+from airflow_provider_ha.checkpoints.areas.working_records import read_started
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, queries

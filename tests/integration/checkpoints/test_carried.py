@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import record
-from airflow_provider_ha.checkpoints.areas.carried_records import carry, read_carried
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.areas.working_records import carry, read_carried, record
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery

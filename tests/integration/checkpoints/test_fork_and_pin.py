@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import (
+from airflow_provider_ha.checkpoints.areas.drain import MAXIMUM_WATERMARK, write_drain_entry
+from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
+from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.areas.working_records import (
     compact_interval,
     put_offsets,
     read_entry,
     record,
     write_sources,
 )
-from airflow_provider_ha.checkpoints.areas.drain import MAXIMUM_WATERMARK, write_drain_entry
-from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
-from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog, sink_log
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress

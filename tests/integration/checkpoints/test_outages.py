@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import carry
 from airflow_provider_ha.checkpoints.areas.linked_work_area import fence_directory, fork
 from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.areas.working_records import carry
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark import atomic
 from airflow_provider_ha.checkpoints.spark.checksums import copy_file

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
 from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import (
     BatchEntry,
     QueryCut,

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import carry
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fence_directory
 from airflow_provider_ha.checkpoints.areas.pins import pin
+from airflow_provider_ha.checkpoints.areas.working_records import carry
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.areas.batch_log import put_offsets, write_sources
+from airflow_provider_ha.checkpoints.areas.working_records import put_offsets, write_sources
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog

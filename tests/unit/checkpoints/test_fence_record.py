@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import record
+from airflow_provider_ha.checkpoints.areas.working_records import record
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, parse_fence, progress
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

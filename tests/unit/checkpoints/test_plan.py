@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
 from airflow_provider_ha.checkpoints.areas.drain import write_drain_entry
+from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, UnknownFact

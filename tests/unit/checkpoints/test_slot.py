@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, write_started
 from airflow_provider_ha.checkpoints.areas.layered.takeover import ATTEMPTS, next_entry, occupy
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, fence_at
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, StartedQueryRecord, write_started
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, StartedQueryRecord, write_started
 from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets

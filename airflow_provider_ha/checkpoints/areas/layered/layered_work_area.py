@@ -14,8 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.batch_log import missing_entry
-from airflow_provider_ha.checkpoints.areas.carried_records import STARTED_FILE, StartedQueries
 from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE, Base, BaseEntry
 from airflow_provider_ha.checkpoints.areas.layered.layered_tree import (
     MARKER,
@@ -30,6 +28,7 @@ from airflow_provider_ha.checkpoints.areas.layered.takeover import belongs, cut_
 from airflow_provider_ha.checkpoints.areas.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.areas.relocation import checked_by, relocated
 from airflow_provider_ha.checkpoints.areas.work_area import Capabilities, RetainedCut, Successor
+from airflow_provider_ha.checkpoints.areas.working_records import STARTED_FILE, StartedQueries, missing_entry
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     BEGUN,

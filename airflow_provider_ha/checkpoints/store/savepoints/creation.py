@@ -21,8 +21,8 @@ from typing import Generic
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from airflow_provider_ha.checkpoints.areas.batch_log import readable
 from airflow_provider_ha.checkpoints.areas.pins import SINKS, closure_of, purged, refuse_reserved
+from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import ManifestFile, QueryCut, QuerySink, QuerySources, Savepoint, SinkKind
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, log_files
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
