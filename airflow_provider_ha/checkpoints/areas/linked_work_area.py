@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.pins import pin
-from airflow_provider_ha.checkpoints.areas.relocation import relocate
 from airflow_provider_ha.checkpoints.areas.work_area import Capabilities, RetainedCut, Successor
 from airflow_provider_ha.checkpoints.spark.atomic import NO_LINKS, building, link
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, progress, queries
@@ -30,6 +29,7 @@ from airflow_provider_ha.checkpoints.spark.checksums import copy_file, copy_out
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.operators import relocate
 from airflow_provider_ha.checkpoints.spark.places import is_local
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import new_id

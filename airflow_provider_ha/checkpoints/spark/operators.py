@@ -1,4 +1,4 @@
-"""Spark's record of a stateful operator: name, stores, partitions, metadata and state schemas.
+"""Spark's record of a stateful operator: name, stores, partitions, metadata and schemas, and schemas that were moved.
 
 Invariant: absence is valid. Releases before 4.0 have no such record, so a missing file means "as in the pinned conf and
 the directories". So does an unreadable version 1 file: every release starts without it.
@@ -19,8 +19,10 @@ import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from airflow_provider_ha.checkpoints.spark.atomic import hidden_checksum, write_aside
 from airflow_provider_ha.checkpoints.spark.byte_stream import (
     ByteStream,
     StreamCorruptError,
@@ -30,8 +32,10 @@ from airflow_provider_ha.checkpoints.spark.byte_stream import (
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers
 from airflow_provider_ha.checkpoints.spark.checksums import SinglePass
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, exists, names, opened, read, read_text
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
+from airflow_provider_ha.storage.outage import outages
 
 
 _VERSION = b"v3"
@@ -214,14 +218,14 @@ def read_operator(directory: Tree, number: int) -> StatefulOperator:
     :raises CheckpointCorruptError: Its metadata of version 2 is there and cannot be read.
     """
     place = f"{STATE}/{number}"
-    metadata = _newest_metadata(directory, place)
+    metadata = newest_metadata(directory, number)
     found = len(numbers(directory, place))
     recorded = _Recorded(_seen_stores(directory, f"{place}/0"), None, "")
     if metadata:
         try:
             recorded = _parse(metadata, read_text(directory, metadata))
         except CheckpointCorruptError:
-            if metadata != _first_metadata(place):
+            if metadata != first_metadata(number):
                 raise
     keyless = _is_keyless(directory, f"{place}/0")
     if keyless is None:
@@ -259,20 +263,16 @@ def _seen_stores(directory: Tree, partition: str) -> tuple[str, ...]:
     return _JOIN_STORES if set(seen) & set(_JOIN_STORES) else seen or (DEFAULT_STORE,)
 
 
-def _first_metadata(place: str) -> str:
-    return f"{place}/_metadata/metadata"
-
-
-def _newest_metadata(directory: Tree, place: str) -> str | None:
-    newer = numbers(directory, f"{place}/_metadata/v2")
-    path = f"{place}/_metadata/v2/{newer[-1]}" if newer else _first_metadata(place)
+def newest_metadata(directory: Tree, operator: int) -> str | None:
+    """Return the path of the metadata that Spark reads of *operator*, of version 2 if there is one."""
+    newer = numbers(directory, f"{STATE}/{operator}/_metadata/v2")
+    path = f"{STATE}/{operator}/_metadata/v2/{newer[-1]}" if newer else first_metadata(operator)
     return path if exists(directory, path) else None
 
 
 def _parse(path: str, text: str) -> _Recorded:
-    _, _, body = text.partition("\n")
+    document = _document(path, text)
     try:
-        document: dict[str, Any] = json.loads(body)
         infos: list[dict[str, Any]] = document["stateStoreInfo"]
         stores = tuple(str(info["storeName"]) for info in infos)
         name = str((document.get("operatorInfo") or {}).get("operatorName", ""))
@@ -307,3 +307,84 @@ def _keys_are_empty(directory: Tree, place: str) -> bool:
         except (CheckpointCorruptError, StreamCorruptError, UnsupportedFormatError):  # noqa: PERF203  # each file for itself
             continue
     return True
+
+
+_DEPTH = 5  # state/<operator>/_metadata/v2/<batch>
+
+
+def relocate(directory: Path, place: Path) -> None:
+    """Make the schema paths of a checkpoint name its own files.
+
+    No other part of a checkpoint is absolute. ``transformWithState`` (and joins with operator metadata 2) name their
+    schema files by absolute path; a moved query dies with FileNotFoundException unless these point to its own files.
+    The copy is rewritten; its source keeps its bytes.
+
+    :param directory: Current directory of its files; they may be links, and are replaced, never edited.
+    :param place: Its future absolute path.
+    :raises CheckpointCorruptError: The metadata of an operator cannot be read.
+    """
+    for path in sorted(directory.glob("state/*/_metadata/v2/*")):
+        if path.name.isdigit():
+            _relocate(path, str(path.relative_to(directory)), place)
+
+
+def is_relocated(name: str) -> bool:
+    """Whether a file has absolute paths of its checkpoint: *name* is relative to the checkpoint."""
+    parts = name.split("/")
+    return len(parts) == _DEPTH and parts[0] == "state" and parts[2:4] == ["_metadata", "v2"] and parts[4].isdigit()
+
+
+def checked_by(name: str) -> str:
+    """Return the file that the checksum *name* (Spark's or Hadoop's hidden one) belongs to; other names unchanged."""
+    place, slash, own = name.rpartition("/")
+    if not own.endswith(".crc"):
+        return name
+    while own.endswith(".crc"):
+        own = own.removesuffix(".crc").removeprefix(".")
+    return f"{place}{slash}{own}"
+
+
+def relocated(data: bytes, name: str, place: str) -> bytes | None:
+    """Return operator metadata with the schema paths of another place; ``None`` without changes.
+
+    :param name: Of the file, relative to the checkpoint.
+    :param place: Absolute path, or URI, of the checkpoint.
+    :raises CheckpointCorruptError: It cannot be read.
+    """
+    try:
+        version, _, body = data.decode().partition("\n")
+        content = json.loads(body)
+    except ValueError:
+        raise CheckpointCorruptError(name, "it is not JSON") from None
+    moved = _moved(content, place)
+    return None if moved == content else f"{version}\n{json.dumps(moved, separators=(',', ':'))}".encode()
+
+
+def _relocate(path: Path, name: str, place: Path) -> None:
+    moved = relocated(read(LocalTree(path.parent), path.name), name, str(place))
+    if moved is not None:
+        with outages("relocated", path):
+            # Spark's own checksum covers the old bytes; without a checksum, Spark compares nothing.
+            checksum = path.with_name(f"{path.name}.crc")
+            for stale in (checksum, hidden_checksum(checksum)):
+                stale.unlink(missing_ok=True)
+            write_aside(path, moved)
+
+
+def _moved(value: Any, place: str) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _new_path(item, place) if key in _SCHEMA_PATHS else _moved(item, place) for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_moved(item, place) for item in value]
+    return value
+
+
+def _new_path(value: Any, place: str) -> Any:
+    if isinstance(value, list):
+        return [_new_path(item, place) for item in value]
+    if not isinstance(value, str) or "/state/" not in value:
+        return value
+    scheme = "file:" if value.startswith("file:") and place.startswith("/") else ""
+    return f"{scheme}{place}/state/{value.rpartition('/state/')[2]}"

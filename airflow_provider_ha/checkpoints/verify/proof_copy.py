@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.relocation import relocate
 from airflow_provider_ha.checkpoints.spark.closure import StateReader, closure
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, opened
+from airflow_provider_ha.checkpoints.spark.operators import relocate
 from airflow_provider_ha.checkpoints.spark.releases import release
 from airflow_provider_ha.checkpoints.spark.state_content import ContentCheck
 from airflow_provider_ha.checkpoints.spark.tree import Tree

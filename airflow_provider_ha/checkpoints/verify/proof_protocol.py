@@ -19,11 +19,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE
 from airflow_provider_ha.checkpoints.spark.closure import StateReader, pinned_partitions
 from airflow_provider_ha.checkpoints.spark.files import read_text
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_commits, read_offsets
-from airflow_provider_ha.checkpoints.spark.operators import read_operator
+from airflow_provider_ha.checkpoints.spark.operators import newest_metadata, read_operator
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.records import Model
@@ -234,9 +234,9 @@ def _of_operator(directory: Tree, number: int, pinned: int | None) -> Iterator[S
 
 def _properties(directory: Tree, number: int) -> tuple[str, list[str], bool]:
     """Return an operator's recorded name, variables of ``transformWithState``, and whether it has timers."""
-    place = f"{STATE}/{number}/_metadata"
-    newer = numbers(directory / place / "v2")
-    path = f"{place}/v2/{newer[-1]}" if newer else f"{place}/metadata"
+    path = newest_metadata(directory, number)
+    if path is None:
+        return "", [], False
     try:
         document: dict[str, Any] = json.loads(read_text(directory, path).partition("\n")[2])
         properties: dict[str, Any] = json.loads(document.get("operatorPropertiesJson") or "{}")

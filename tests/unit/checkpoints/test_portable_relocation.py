@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by, relocate
+from airflow_provider_ha.checkpoints.spark.operators import checked_by, relocate
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout, SavepointDirectory
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource

@@ -39,8 +39,8 @@ from airflow_provider_ha.checkpoints.areas.layered.needs import (
     is_table,
     needs_of,
 )
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, fence_at, numbers, queries
+from airflow_provider_ha.checkpoints.spark.operators import checked_by
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError, StorageUnavailableError
 from airflow_provider_ha.storage.file_store import FileStore, StoredFile

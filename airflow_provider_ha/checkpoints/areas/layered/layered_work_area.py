@@ -26,7 +26,6 @@ from airflow_provider_ha.checkpoints.areas.layered.layered_tree import (
 from airflow_provider_ha.checkpoints.areas.layered.needs import read_needs
 from airflow_provider_ha.checkpoints.areas.layered.takeover import belongs, cut_of, is_own, occupy, paused_gc
 from airflow_provider_ha.checkpoints.areas.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by, relocated
 from airflow_provider_ha.checkpoints.areas.work_area import Capabilities, RetainedCut, Successor
 from airflow_provider_ha.checkpoints.areas.working_records import STARTED_FILE, StartedQueries, missing_entry
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
@@ -40,6 +39,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
 )
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import opened, read
+from airflow_provider_ha.checkpoints.spark.operators import checked_by, relocated
 from airflow_provider_ha.checkpoints.spark.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import Clock, SystemClock, new_id

@@ -24,10 +24,10 @@ from typing import ClassVar
 from airflow_provider_ha.checkpoints.areas.layered.base_file import BaseEntry
 from airflow_provider_ha.checkpoints.areas.layered.layered_tree import NEEDS, LayeredTree
 from airflow_provider_ha.checkpoints.areas.layered.takeover import VERSION_FILE
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, SOURCES, STATE, batches
 from airflow_provider_ha.checkpoints.spark.closure import StateReader, closure
 from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT
+from airflow_provider_ha.checkpoints.spark.operators import checked_by
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.file_store import FileStore

@@ -29,7 +29,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by, is_relocated
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     COMMITS,
     METADATA,
@@ -43,6 +42,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
 )
 from airflow_provider_ha.checkpoints.spark.closure import source_log
 from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT, read_offsets
+from airflow_provider_ha.checkpoints.spark.operators import checked_by, is_relocated
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.file_store import FileStore

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.areas.relocation import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.checkpoints.model import ManifestFile, Savepoint
 from airflow_provider_ha.checkpoints.spark.atomic import directory_attempt, scratch_directory
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.object_tree import each
+from airflow_provider_ha.checkpoints.spark.operators import checked_by, is_relocated, relocate, relocated
 from airflow_provider_ha.checkpoints.spark.tree import WritableTree
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import MANIFEST, write_manifest
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Bring, StoredSavepoint
