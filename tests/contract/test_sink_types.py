@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_around
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks import sink_registry
@@ -98,7 +98,7 @@ def planned(written: Path, **choices: Any) -> RestorePlan:
     reached = -1 if around.table_batch is None else around.table_batch
     known = QueryFacts(cut, {}, planned_to=2, complete=True, sink=SinkState(reached=reached), around=around)
     chosen = RestoreSource("checkpoint", "1", "d", {QUERY: cut}, 1, 1, "graph", "4.2.0", NOON)
-    facts = RestoreFacts(chosen=chosen, at=NOON, queries={QUERY: known})
+    facts = RestoreFacts(RestoreCase(chosen=chosen, at=NOON), {QUERY: known})
     return plan_restore(facts, RestoreChoices(job_id="j", source_job="j", **choices))
 
 

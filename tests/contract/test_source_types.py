@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
@@ -47,7 +47,7 @@ def test_a_restore_is_judged_by_what_is_read_again(end: int, verdict: Verdict) -
     cut = QueryCut(batch=4, sink=QuerySink(kind=SinkKind.FOREACH_BATCH, repeatable=True), entries=(entry(4, 10),))
     known = QueryFacts(cut, {5: entry(5, end)}, planned_to=5, complete=True)
     chosen = RestoreSource("checkpoint", "1", "d", {"q": cut}, 1, 1, "graph", "4.2.0", NOON)
-    facts = RestoreFacts(chosen=chosen, at=NOON, queries={"q": known})
+    facts = RestoreFacts(RestoreCase(chosen=chosen, at=NOON), {"q": known})
 
     plan = plan_restore(facts, RestoreChoices(job_id="j", source_job="j"))
 

@@ -99,30 +99,6 @@ class QueryFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreFacts:
-    """All facts behind the plan of a restore, except the choices of the request.
-
-    :param chosen: The cut.
-    :param at: Time at which the facts were read.
-    :param queries: Facts by query.
-    :param candidates: Cuts examined before the choice, newest first.
-    :param adopted: Checkpoint of another owner by query, as examined.
-    :param claimed: Whether an earlier restore has claimed the chosen savepoint.
-    :param has_state: Whether the job has checkpoints in addition to the adopted ones.
-    :param begun_later: Highest batch given to the sink, by query of the last run that is missing in the cut.
-    """
-
-    chosen: RestoreSource
-    at: datetime
-    queries: Mapping[str, QueryFacts]
-    candidates: tuple[Candidate, ...] = ()
-    adopted: Mapping[str, AdoptedCheckpoint] = field(default_factory=dict)
-    claimed: bool = False
-    has_state: bool = False
-    begun_later: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreCase:
     """A chosen cut, and the locations of its facts.
 
@@ -171,6 +147,18 @@ class RestoreCase:
         return self.root / query if self.root is not None else self.directories[query]
 
 
+@dataclass(frozen=True, slots=True)
+class RestoreFacts:
+    """All facts behind the plan of a restore, except the choices of the request.
+
+    :param case: The chosen cut, and what was known before.
+    :param queries: Facts by query.
+    """
+
+    case: RestoreCase
+    queries: Mapping[str, QueryFacts]
+
+
 def gather_facts(case: RestoreCase) -> RestoreFacts:
     """Return all facts behind the plan of a restore. Changes nothing.
 
@@ -179,16 +167,8 @@ def gather_facts(case: RestoreCase) -> RestoreFacts:
     records = read_records(
         case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded, starts=case.starts
     )
-    return RestoreFacts(
-        chosen=case.chosen,
-        at=case.at,
-        queries={query: _query_facts(case, query, cut, records[query]) for query, cut in case.chosen.queries.items()},
-        candidates=case.candidates,
-        adopted=case.adopted,
-        claimed=case.claimed,
-        has_state=case.has_state,
-        begun_later=case.begun_later,
-    )
+    queries = {query: _query_facts(case, query, cut, records[query]) for query, cut in case.chosen.queries.items()}
+    return RestoreFacts(case, queries)
 
 
 def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRecords) -> QueryFacts:

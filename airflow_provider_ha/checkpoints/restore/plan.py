@@ -119,28 +119,28 @@ class RestoreChoices:
 
 def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
     """Return the plan of a restore. Pure: the plan is complete, and is never changed afterwards."""
-    queries, judgements = {}, []
+    case, queries, judgements = facts.case, {}, []
     for name, known in facts.queries.items():
         judgement = PlanFindings(name)
         decide = _continue_output if choices.same_output else _other_output
         declared = _declared(known) if name in choices.repeatable else known
         queries[name] = decide(declared, judgement, choices.reset_query_ids.get(name))
         judgements.append(judgement)
-    judgements += [_begun_later(name, batch) for name, batch in facts.begun_later.items()]
+    judgements += [_begun_later(name, batch) for name, batch in case.begun_later.items()]
     given_up = _given_up(facts, choices)
     findings = (*(finding for item in judgements for finding in item.findings), *given_up)
     return RestorePlan(
         job_id=choices.job_id,
         source_job=choices.source_job,
-        source=facts.chosen.source,
-        source_id=facts.chosen.source_id,
-        directory=facts.chosen.directory,
+        source=case.chosen.source,
+        source_id=case.chosen.source_id,
+        directory=case.chosen.directory,
         verdict=worst(findings),
         reasons=(*(finding.reason for finding in findings), *_unnamed_sinks(facts)),
         queries=queries,
-        candidates=facts.candidates,
-        age_seconds=(facts.at - facts.chosen.created_at).total_seconds(),
-        created_at=facts.at,
+        candidates=case.candidates,
+        age_seconds=(case.at - case.chosen.created_at).total_seconds(),
+        created_at=case.at,
         same_output=choices.same_output,
         findings=findings,
         unknown={
@@ -150,7 +150,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
         },
         claim_mode=choices.claim_mode,
         owner=_owner(facts, choices),
-        adopted=dict(facts.adopted),
+        adopted=dict(case.adopted),
     )
 
 
@@ -174,13 +174,13 @@ def _begun_later(query: str, batch: int) -> PlanFindings:
 
 def _owner(facts: RestoreFacts, choices: RestoreChoices) -> Owner:
     """Return the owner of the restore source, once the restore is done."""
-    if facts.chosen.source == CHECKPOINT:
+    if facts.case.chosen.source == CHECKPOINT:
         return Owner.JOB  # in either mode: it is subsumed like every checkpoint
-    return Owner.JOB if facts.claimed or choices.claim_mode is ClaimMode.CLAIM else Owner.USER
+    return Owner.JOB if facts.case.claimed or choices.claim_mode is ClaimMode.CLAIM else Owner.USER
 
 
 def _given_up(facts: RestoreFacts, choices: RestoreChoices) -> tuple[PlanFinding, ...]:
-    if not facts.adopted or not facts.has_state:
+    if not facts.case.adopted or not facts.case.has_state:
         return ()
     return (
         PlanFinding(
@@ -197,7 +197,7 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
     return [
         f"{query}: its sink is not named; the content of a file sink counts only if its directory is named"
         for query, known in facts.queries.items()
-        if (adopted := facts.adopted.get(query)) is not None
+        if (adopted := facts.case.adopted.get(query)) is not None
         and known.cut.sink.kind is SinkKind.OTHER
         and known.cut.sink.format is None
         and adopted.planned > known.cut.batch

@@ -22,33 +22,19 @@ from airflow_provider_ha.checkpoints.spark.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class NewestPayload:
-    """The newest payload, in brief.
-
-    :param cuts: Query -> batch of its cut.
-    """
-
-    number: int
-    run: int
-    epoch: int
-    reason: CheckpointKind
-    cuts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
 class PayloadRecords:
     """Records in the payloads.
 
     :param entries: Entry by query, epoch and batch.
     :param cuts: Batch of the highest cut by query and epoch.
     :param runs: Run by epoch.
-    :param newest: ``None`` without a payload.
+    :param newest: The newest payload; ``None`` without one.
     """
 
     entries: Mapping[str, Mapping[int, Mapping[int, BatchEntry]]]
     cuts: Mapping[str, Mapping[int, int]]
     runs: Mapping[int, int]
-    newest: NewestPayload | None
+    newest: Checkpoint | None
 
 
 @dataclass(slots=True)
@@ -78,12 +64,12 @@ def read_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> Pay
     A later checkpoint of an epoch records more about a batch than an earlier one.
     """
     found = {query: _OfQuery() for query in queries}
-    newest: NewestPayload | None = None
+    newest: Checkpoint | None = None
     runs: dict[int, int] = {}
     for payload in payloads:
         runs[payload.epoch] = payload.run
         if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
-            newest = NewestPayload(payload.number, payload.run, payload.epoch, payload.reason, _cuts(payload))
+            newest = payload
         for query in found.keys() & payload.queries.keys():
             found[query].add(payload, query)
     return PayloadRecords(
@@ -92,10 +78,6 @@ def read_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> Pay
         runs,
         newest,
     )
-
-
-def _cuts(payload: Checkpoint) -> dict[str, int]:
-    return {query: cut.batch for query, cut in payload.queries.items()}
 
 
 _FORGOTTEN = 0
@@ -214,9 +196,9 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
         batch = _query_records(query, at, recordings, recorded, shown, runs=KnownRuns(), complete=True).drained
         if batch is not None:
             drained[query] = batch
-        if stopped and newest is not None and query in newest.cuts:
+        if stopped and newest is not None and query in newest.queries:
             # The payloads of this epoch record the batches in flight when they were taken.
-            known = max((newest.cuts[query], *recorded.entries[query].get(newest.epoch, ())))
+            known = max((newest.queries[query].batch, *recorded.entries[query].get(newest.epoch, ())))
             # A job whose stop has failed continues after the sharp checkpoint.
             unrecorded = unrecorded or shown.planned(query) > known
     return LastTraces(drained, unrecorded)
@@ -314,7 +296,7 @@ def _query_records(
     )
 
 
-def _complete(shown: _LastEpoch | None, newest: NewestPayload | None, last_run: int | None) -> bool:
+def _complete(shown: _LastEpoch | None, newest: Checkpoint | None, last_run: int | None) -> bool:
     if shown is not None and shown.exists:
         return True
     # A sharp checkpoint has nothing in flight, and the job has ended with it, unless it was started again.

@@ -14,7 +14,7 @@ from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, UnknownFact
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
@@ -67,7 +67,7 @@ def plan(
     )
     known = replace(known, drain=drained) if drained else known
     choices = RestoreChoices(job_id="target", source_job="source", same_output=same_output, **options)
-    return plan_restore(RestoreFacts(chosen=chosen, at=NOW, queries={"q": known}), choices)
+    return plan_restore(RestoreFacts(RestoreCase(chosen=chosen, at=NOW), {"q": known}), choices)
 
 
 def replayed(made: RestorePlan) -> list[int]:
@@ -410,12 +410,14 @@ def plan_of(
     chosen = RestoreSource(source, "3", "pins/3", {"q": known.cut}, 1, 1, "g", "4.2.0", NOW)
     return plan_restore(
         RestoreFacts(
-            chosen=chosen,
-            at=NOW,
-            queries={"q": known},
-            adopted={"q": directory} if adopted else {},
-            claimed=claimed,
-            has_state=has_state,
+            RestoreCase(
+                chosen=chosen,
+                at=NOW,
+                adopted={"q": directory} if adopted else {},
+                claimed=claimed,
+                has_state=has_state,
+            ),
+            {"q": known},
         ),
         RestoreChoices(job_id="j", source_job="j", claim_mode=mode),
     )
