@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_around
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import (
+    ExternalQueries,
+    QueryFacts,
+    RestoreCase,
+    RestoreFacts,
+    look_around,
+)
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks import sink_registry

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.areas.drain import drain_key, newest_drain
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore import directory_plan
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, _with_table
+from airflow_provider_ha.checkpoints.restore.facts import ExternalState, _with_table
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.store.removal import DeletionList

@@ -17,8 +17,7 @@ from datetime import datetime, timezone
 from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
-from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
-from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import AskKafka, ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink

@@ -22,8 +22,7 @@ from airflow_provider_ha.checkpoints.model import (
     Verdict,
 )
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalState
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import ExternalState, QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT
 from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of

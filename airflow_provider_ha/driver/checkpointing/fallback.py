@@ -22,8 +22,13 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.areas.working_records import read_started
 from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import AskKafka, ExternalQueries
-from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, RestoreFacts, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import (
+    AskKafka,
+    ExternalQueries,
+    RestoreCase,
+    RestoreFacts,
+    gather_facts,
+)
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.plan_execution import planned_replays
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory

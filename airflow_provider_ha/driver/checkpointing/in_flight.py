@@ -17,7 +17,7 @@ from functools import partial
 
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, read_started, readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, ExternalState, look_at_sources
+from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, ExternalState, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import is_seeding

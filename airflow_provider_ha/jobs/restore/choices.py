@@ -20,8 +20,7 @@ from airflow_provider_ha.checkpoints.areas.pins import refuse_reserved
 from airflow_provider_ha.checkpoints.model import RestorePlan, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.checkpoints.restore.directory_plan import DirectoryCut, look
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
-from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_named, type_of

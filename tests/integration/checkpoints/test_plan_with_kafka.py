@@ -26,8 +26,7 @@ from airflow_provider_ha.checkpoints.model import (
     Verdict,
 )
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
-from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
+from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets, held_offsets, topic_ids

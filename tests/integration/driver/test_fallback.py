@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, CheckpointKind, QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries
+from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalState
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts
+from airflow_provider_ha.checkpoints.restore.facts import ExternalState, QueryFacts
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchRecord
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.unit.checkpoints.test_plan import facts, plan

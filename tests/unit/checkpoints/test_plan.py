@@ -13,8 +13,13 @@ from airflow_provider_ha.checkpoints.areas.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.areas.working_records import readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalState, UnknownFact
-from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.facts import (
+    ExternalState,
+    QueryFacts,
+    RestoreCase,
+    RestoreFacts,
+    UnknownFact,
+)
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.external_state import ExternalQueries, look_at_sources
+from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
 from airflow_provider_ha.checkpoints.sinks.delta import LOG
 from airflow_provider_ha.checkpoints.sinks.iceberg import METADATA
