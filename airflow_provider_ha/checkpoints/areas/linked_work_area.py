@@ -168,11 +168,7 @@ class LinkedWorkArea:
         return file_uri(self._root)
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
-        """Return a key from a record when it names one directory in *inside*.
-
-        :raises RecordCorruptError: The key leads elsewhere, or through a symbolic link.
-        :raises StorageUnavailableError: The path to it could not be inspected.
-        """
+        """Return a key that leads nowhere else, also not through a symbolic link."""
         resolve_key(self._root, key, inside=inside, source=source)
         return key
 
@@ -188,10 +184,7 @@ class LinkedWorkArea:
         return file_uri(self._path(key))
 
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of the file system, found by trying them.
-
-        :raises StorageUnavailableError: It cannot be written, with the reason.
-        """
+        """Return the capabilities of the file system, found by trying them."""
         self._require_root()
         name = f"probe-{new_id()}"
         path = self._root / name
@@ -205,10 +198,7 @@ class LinkedWorkArea:
         return Capabilities(links=not refusal, atomic_rename=True, refusal=refusal)
 
     def require(self) -> None:
-        """Assert that the root exists.
-
-        :raises StorageUnavailableError: It does not.
-        """
+        """Assert that the root exists."""
         self._require_root()
         if not self._root.is_dir():
             raise StorageUnavailableError(
@@ -216,10 +206,7 @@ class LinkedWorkArea:
             )
 
     def read(self, key: str, name: str) -> bytes | None:
-        """Return the bytes of a file; ``None`` when it is missing.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
+        """Return the bytes of a file; ``None`` when it is missing."""
         path = self._path(key) / check_key(name)
         try:
             return path.read_bytes()
@@ -237,10 +224,7 @@ class LinkedWorkArea:
         return there
 
     def queries(self, key: str) -> Sequence[str]:
-        """Return the names of the queries in a working directory, sorted.
-
-        :raises StorageUnavailableError: They could not be listed.
-        """
+        """Return the names of the queries in a working directory, sorted."""
         return queries(self.tree(key))
 
     def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
@@ -248,10 +232,7 @@ class LinkedWorkArea:
         return {log: frozenset(self.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS)}
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the names of directories directly below *prefix*, sorted, including those with remains only.
-
-        :raises StorageUnavailableError: They could not be listed.
-        """
+        """Return the names of directories directly below *prefix*, sorted, including those with remains only."""
         place = self._path(prefix.removesuffix("/"))
         try:
             with os.scandir(place) as found:
@@ -271,11 +252,7 @@ class LinkedWorkArea:
         return LocalTree(self._path(key))
 
     def create(self, key: str) -> LocalTree:
-        """Create an empty directory, readable by its owner only.
-
-        :raises ObjectExistsError: It exists.
-        :raises StorageUnavailableError: It could not be created.
-        """
+        """Create an empty directory, readable by its owner only."""
         self._require_root()
         path = self._path(key)
         with outages("made", path):
@@ -304,11 +281,7 @@ class LinkedWorkArea:
         return RetainedCut(target, pin(self._path(source), self._path(target), cut, sinks=sinks))
 
     def fence(self, key: str, *, by: Successor | None = None) -> str:  # noqa: ARG002  # a rename leaves no record
-        """Rename a working directory; return its new key.
-
-        :raises CheckpointMissingError: It exists under neither name.
-        :raises StorageUnavailableError: The outcome is unknown.
-        """
+        """Rename a working directory; return its new key."""
         self._require_root()
         return self._key(fence_directory(self._path(key)))
 
@@ -321,10 +294,7 @@ class LinkedWorkArea:
         return self._key(resolve(self._path(key)))
 
     def remove(self, key: str) -> None:
-        """Remove a directory and its remains. Repeatable.
-
-        :raises StorageUnavailableError: It could not be removed: the next call continues.
-        """
+        """Remove a directory and its remains."""
         self._require_root()  # guard: what-is-not-mounted-counts-as-removed
         path = self._path(key)
         try:

@@ -87,10 +87,7 @@ class LayeredWorkArea:
         return self._files.uri
 
     def admit(self, key: str, *, inside: tuple[str, ...], source: str) -> str:
-        """Return a key from a record when it names one directory in *inside*.
-
-        :raises RecordCorruptError: The key leads elsewhere.
-        """
+        """Return a key from a record when it names one directory in *inside*."""
         return check_inside(key, inside=inside, source=source)
 
     def touches(self, path: str) -> bool:
@@ -118,36 +115,24 @@ class LayeredWorkArea:
         return Capabilities(links=False, atomic_rename=False, names_suffice=True)
 
     def require(self) -> None:
-        """Assert that the root answers and belongs to a cluster.
-
-        :raises StorageUnavailableError: It does not, or has no marker.
-        """
+        """Assert that the root answers and belongs to a cluster."""
         self._files.names("")
         self._require_root()
 
     def read(self, key: str, name: str) -> bytes | None:
-        """Return the bytes of a directory's own file; ``None`` when it is missing.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
+        """Return the bytes of a directory's own file; ``None`` when it is missing."""
         try:
             return self._files.read(f"{check_key(key)}/{check_file_key(name)}")
         except ObjectMissingError:
             return None
 
     def contains(self, key: str) -> bool:
-        """Whether the directory has any file and is not over.
-
-        :raises StorageUnavailableError: The storage could not be read.
-        """
+        """Whether the directory has any file and is not over."""
         names = self._files.names(f"{check_key(key)}/")
         return bool(names) and REMOVED not in names
 
     def list(self, prefix: str) -> Sequence[str]:
-        """Return the names of directories directly below *prefix* that are not over, sorted.
-
-        :raises StorageUnavailableError: They could not be listed.
-        """
+        """Return the names of directories directly below *prefix* that are not over, sorted."""
         found = (name for name in self._files.names(check_prefix(prefix)) if name not in OURS)
         return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
 
@@ -155,7 +140,6 @@ class LayeredWorkArea:
         """Return the names of the queries in a working directory, sorted, without listing their files.
 
         :raises CheckpointCorruptError: A base is refused.
-        :raises StorageUnavailableError: They could not be listed.
         """
         found = (
             name for name in self._files.names(f"{check_key(key)}/") if not name.startswith(".") and name not in OURS
@@ -166,9 +150,6 @@ class LayeredWorkArea:
         """Return log -> its names, without those that the collector knows to be unneeded.
 
         A base names entries of batches whose tables are gone: only entries that are own files go before their state.
-
-        :raises CheckpointCorruptError: A base is refused.
-        :raises StorageUnavailableError: They could not be listed.
         """
         known = read_needs(self._files, query)
         found = {}
@@ -183,11 +164,7 @@ class LayeredWorkArea:
         return LayeredTree(LayeredReader(self._files, self._bases, query_directory_of), f"{check_key(key)}/")
 
     def create(self, key: str) -> LayeredTree:
-        """Create an empty directory.
-
-        :raises ObjectExistsError: It exists, or did.
-        :raises StorageUnavailableError: The outcome is unknown.
-        """
+        """Create an empty directory, under a key that never existed."""
         self._require_root()
         self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
         return self.tree(key)
@@ -197,12 +174,7 @@ class LayeredWorkArea:
         """Create a checkpoint that names the files of another one; return their number.
 
         After a loss (no named batch, the planned one is kept) it is a filtered listing, without files that the
-        collector
-        knows to be unneeded: no state file is opened. Otherwise it is the closure of the batch.
-
-        :raises CheckpointCorruptError: A file of the closure is damaged or missing.
-        :raises CheckpointMissingError: Batch N does not exist.
-        :raises ObjectExistsError: The target exists.
+        collector knows to be unneeded: no state file is opened. Otherwise it is the closure of the batch.
         """
         origin = self.tree(source)
         if working_directory_of(source) is None:
@@ -232,7 +204,7 @@ class LayeredWorkArea:
         return len(chosen)
 
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
-        """Create a checkpoint that owns all its files; raises as :meth:`fork` does."""
+        """Create a checkpoint that owns all its files."""
         last = progress(source).committed if batch is None else batch
         names = closure(source, last, with_planned=False).files
         self._refuse_existing(target)
@@ -250,9 +222,6 @@ class LayeredWorkArea:
         """Keep a cut in place: only the collector removes files, and it knows the retained cuts.
 
         The query of a file sink purges the sink's log, so the log's entries are copied next to the queries.
-
-        :raises CheckpointMissingError: A batch of the cut is missing.
-        :raises CheckpointCorruptError: The log of a file sink is incomplete.
         """
         tree = self.tree(source)
         for query, batch in cut.items():
@@ -272,9 +241,7 @@ class LayeredWorkArea:
 
         In between, the old driver may finish batches of an upstream query: that query is ahead of none that it reads.
 
-        :raises CheckpointMissingError: The directory does not exist.
         :raises CheckpointCorruptError: A log cannot be fenced.
-        :raises StorageUnavailableError: The outcome is unknown.
         """
         if not self.contains(key):
             self._require_root()
@@ -297,10 +264,9 @@ class LayeredWorkArea:
         return check_key(key)
 
     def remove(self, key: str) -> None:
-        """Mark working directories as over, and remove other directories. Repeatable.
+        """Mark working directories as over, and remove other directories.
 
         :raises ConfigurationError: The key is a part of a working directory: another one may name its files.
-        :raises StorageUnavailableError: It could not be removed: the next call continues.
         """
         working = working_directory_of(check_key(key))
         if working is not None and working != key:
