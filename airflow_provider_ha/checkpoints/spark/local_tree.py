@@ -50,10 +50,7 @@ class LocalFile:
     _descriptor: int
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Return *length* bytes from *offset*; fewer at the end.
-
-        :raises UnreadableError: They could not be read.
-        """
+        """Return *length* bytes from *offset*; fewer at the end."""
         try:
             if length >= _LARGE:
                 os.posix_fadvise(self._descriptor, offset, length + _AHEAD, os.POSIX_FADV_WILLNEED)
@@ -102,12 +99,7 @@ class LocalTree:
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return self.path.name
-
-    @property
-    def path(self) -> Path:
-        """Path of the tree."""
-        return Path(self._text)
+        return self.local_path.name
 
     @property
     def local_path(self) -> Path:
@@ -116,20 +108,17 @@ class LocalTree:
 
     def absolute(self) -> LocalTree:
         """Return the same directory by a place that does not depend on the working directory of the process."""
-        return LocalTree(self.path.absolute())
+        return LocalTree(self.local_path.absolute())
 
     def fresh(self) -> LocalTree:
         """Return the same directory as it is now: it always is."""
         return self
 
     def require(self) -> None:
-        """Assert that the directory is there that would hold it.
-
-        :raises StorageUnavailableError: It is not.
-        """
-        if not self.path.parent.is_dir():  # guard: missing-mount-counts-as-damage
+        """Assert that the directory is there that would hold it."""
+        if not self.local_path.parent.is_dir():  # guard: missing-mount-counts-as-damage
             raise StorageUnavailableError(
-                f"{self.path.parent} is not there", next_step="Mount the file system that holds the checkpoints"
+                f"{self.local_path.parent} is not there", next_step="Mount the file system that holds the checkpoints"
             )
 
     def expect(self, names: Iterable[str]) -> None:
@@ -142,34 +131,28 @@ class LocalTree:
         return "is not a directory of this host", "Correct the path, or mount its file system"
 
     def names(self, place: str = "") -> list[str]:
-        """Return all names in it or in *place* below it, sorted; none when it is not there or not a directory.
-
-        :raises UnreadableError: It is there and cannot be listed.
-        """
+        """Return all names in it or in *place* below it, sorted; none when it is not there or not a directory."""
         try:
             with os.scandir(f"{self._text}/{place}") as found:
                 listed = first_names(entry.name for entry in found)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise UnreadableError(place or self.path.name, error) from error
+            raise UnreadableError(place or self.local_path.name, error) from error
         if listed is None:
-            raise crowded(place or self.path.name)
+            raise crowded(place or self.local_path.name)
         return sorted(listed)
 
     def is_directory(self) -> bool:
-        """Return whether it is there, and a directory.
-
-        :raises UnreadableError: It could not be found out.
-        """
+        """Return whether it is there, and a directory."""
         try:
-            return stat.S_ISDIR(self.path.stat().st_mode)
+            return stat.S_ISDIR(self.local_path.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return False
         except OSError as error:
             if error.errno == errno.ELOOP:
                 return False
-            raise UnreadableError(self.path.name, error) from error
+            raise UnreadableError(self.local_path.name, error) from error
 
     def has(self, name: str) -> bool:
         """Return whether *name* is a regular file below it, not reached through a symbolic link below it."""
@@ -183,12 +166,7 @@ class LocalTree:
             raise UnreadableError(name, error) from error
 
     def file_size(self, name: str) -> int:
-        """Return the size of a file in bytes.
-
-        :raises FileGoneError: It is not there.
-        :raises NotAFileError: It is not a regular file.
-        :raises UnreadableError: It could not be found out.
-        """
+        """Return the size of a file in bytes."""
         try:
             status = os.lstat(f"{self._text}/{name}")
         except (FileNotFoundError, NotADirectoryError):
@@ -202,19 +180,15 @@ class LocalTree:
     def changed(self, place: str = "") -> int | None:
         """Return when a directory or file was last changed, in nanoseconds; ``None`` when it cannot be asked."""
         try:
-            status = os.lstat(f"{self._text}/{place}") if place else self.path.stat()
+            status = os.lstat(f"{self._text}/{place}") if place else self.local_path.stat()
         except OSError:
             return None
         return status.st_mtime_ns
 
     def identity(self, name: str) -> Hashable | None:
-        """Return an identity that is equal for two names of a file, in any tree.
-
-        :raises FileGoneError: The file is missing.
-        :raises UnreadableError: It could not be read.
-        """
+        """Return an identity that is equal for two names of a file, in any tree."""
         try:
-            status = (self.path / name).stat()
+            status = (self.local_path / name).stat()
         except FileNotFoundError:
             raise FileGoneError(name, "it is needed and not there") from None
         except OSError as error:
@@ -222,7 +196,7 @@ class LocalTree:
         return status.st_dev, status.st_ino
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file; raises as :meth:`file_size`, and when it is larger than any such file is."""
+        """Return the bytes of a file."""
         descriptor, found = self._open(name)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             check_size(name, found)
@@ -230,7 +204,7 @@ class LocalTree:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[OpenFile]:
-        """Open a file for as long as the block runs; raises as :meth:`file_size` does."""
+        """Open a file for as long as the block runs."""
         descriptor, found = self._open(name)
         try:
             yield LocalFile(name, found, descriptor)
@@ -238,18 +212,11 @@ class LocalTree:
             os.close(descriptor)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file durably under a name that Spark ignores, then give it its name.
-
-        :raises StorageUnavailableError: The file system does not answer.
-        """
+        """Write a file durably under a name that Spark ignores, then give it its name."""
         write_aside(Path(f"{self._text}/{check_name(name)}"), data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a file that must not exist yet, in one step.
-
-        :raises ObjectExistsError: It exists.
-        :raises StorageUnavailableError: The file system does not answer.
-        """
+        """Write a file that must not exist yet, in one step."""
         target = Path(f"{self._text}/{check_name(name)}")
         aside = target.with_name(f".{target.name}.{new_id()}.tmp")
         with outages("written", target):
@@ -263,7 +230,7 @@ class LocalTree:
             flush_directory(target.parent)
 
     def upload(self, name: str, source: Path) -> None:
-        """Write a file from another one durably; appears complete or not at all; raises as :meth:`write` does."""
+        """Write a file from another one durably; it appears complete or not at all."""
         target = Path(f"{self._text}/{check_name(name)}")
         aside = target.with_name(f".{target.name}.{new_id()}.tmp")
         with outages("written", target):
@@ -272,10 +239,7 @@ class LocalTree:
             flush_directory(target.parent)
 
     def remove(self, name: str) -> None:
-        """Remove a file; of no effect when it is not there.
-
-        :raises StorageUnavailableError: The file system does not answer.
-        """
+        """Remove a file; of no effect when it is not there."""
         target = Path(f"{self._text}/{check_name(name)}")
         with outages("removed", target):
             target.unlink(missing_ok=True)

@@ -167,7 +167,7 @@ class ObjectTree:
         """Assert that the storage is there: a listing that could not be made is an error, never an empty one."""
 
     def expect(self, names: Iterable[str]) -> None:
-        """Fetch small files together, as many as are kept until they are read; raises as :meth:`names` does."""
+        """Fetch small files together, as many as are kept until they are read."""
         wanted, room = [], _RECENT // 2
         for name in dict.fromkeys(names):
             item = self._listing.files.get(self._path(name))
@@ -185,27 +185,19 @@ class ObjectTree:
         return ObjectTree(self._listing.objects, self._listing.prefix + place)
 
     def names(self, place: str = "") -> list[str]:
-        """Return all names in it, or in *place* below it, sorted; none when it is not there.
-
-        :raises UnreadableError: It could not be listed.
-        """
+        """Return all names in it, or in *place* below it, sorted; none when it is not there."""
         return sorted(self._listing.directories.get(self._path(place) if place else self._place, ()))
 
     def is_directory(self) -> bool:
-        """Return whether anything is below it, or a marker represents it; raises as :meth:`names` does."""
+        """Return whether anything is below it, or a marker represents it."""
         return self._place in self._listing.directories
 
     def has(self, name: str) -> bool:
-        """Return whether *name* is an object below it; raises as :meth:`names` does."""
+        """Return whether *name* is an object below it."""
         return self._path(name) in self._listing.files
 
     def file_size(self, name: str) -> int:
-        """Return the size of a file in bytes.
-
-        :raises FileGoneError: It is not there.
-        :raises NotAFileError: It is a directory.
-        :raises UnreadableError: It could not be listed.
-        """
+        """Return the size of a file in bytes."""
         return self.listed(name).size
 
     def changed(self, place: str = "") -> None:
@@ -216,23 +208,20 @@ class ObjectTree:
         return None
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of a file; raises as :meth:`file_size` does, and when it is larger than any such file is."""
+        """Return the bytes of a file."""
         item = self.listed(name)
         check_size(name, item.size)
         return self._whole(name, item)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[OpenFile]:
-        """Open a file for as long as the block runs; raises as :meth:`file_size` does."""
+        """Open a file for as long as the block runs."""
         item = self.listed(name)
         large = item.size > BLOCK
         yield _InBlocks(name, item, self._listing.objects) if large else _Held(name, self._whole(name, item))
 
     def below(self, uri: str) -> str | None:
-        """Return the path of the object at *uri* relative to this directory; ``None`` when it is elsewhere.
-
-        :param uri: As a log of Spark has it.
-        """
+        """Return the path of the object at *uri* relative to this directory; ``None`` when it is elsewhere."""
         own, other = split(str(self)), split(of_log(uri))
         prefix = f"{own.path.rstrip('/')}/"
         alike = other.scheme == own.scheme or {other.scheme, own.scheme} <= SCHEMES
@@ -244,7 +233,12 @@ class ObjectTree:
         return f"{self._place}/{name}" if self._place else name
 
     def listed(self, name: str) -> ListedObject:
-        """Return the object that a file is; raises as :meth:`file_size` does."""
+        """Return the object that a file is.
+
+        :raises NotAFileError: It is a directory.
+        :raises FileGoneError: It is not there.
+        :raises UnreadableError: It could not be listed.
+        """
         path = self._path(name)
         item = self._listing.files.get(path)
         if item is not None:

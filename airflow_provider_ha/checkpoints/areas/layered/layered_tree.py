@@ -86,7 +86,6 @@ class LayeredReader:
         """Yield every file below *prefix*, own files first.
 
         :raises CheckpointCorruptError: A base is refused.
-        :raises StorageUnavailableError: The listing could not be completed.
         """
         owners = set()
         self._own, self._inherited, self._ours = {}, {}, set()
@@ -115,9 +114,7 @@ class LayeredReader:
     def read(self, key: str) -> bytes:
         """Return the bytes of a file.
 
-        :raises ObjectMissingError: It does not exist.
         :raises CheckpointCorruptError: It differs from its base entry.
-        :raises StorageUnavailableError: It could not be read.
         """
         entry = self._inherited.get(key)
         if entry is None:
@@ -128,9 +125,7 @@ class LayeredReader:
     def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of a file as it was when it was listed; fewer at its end.
 
-        :raises ObjectMissingError: It does not exist.
         :raises CheckpointCorruptError: It differs from its base entry.
-        :raises StorageUnavailableError: It could not be read, or was replaced since.
         """
         entry = self._inherited.get(item.key)
         file = self._check(entry) if entry is not None else self._own[item.key]
@@ -214,45 +209,31 @@ class LayeredTree(ObjectTree):
         return LayeredTree(again, self._prefix + place)
 
     def identity(self, name: str) -> Hashable | None:
-        """Return a value that is equal for one stored file in every directory that owns or inherits it.
-
-        :raises FileGoneError: It does not exist.
-        :raises UnreadableError: It could not be listed.
-        """
+        """Return a value that is equal for one stored file in every directory that owns or inherits it."""
         return self._reader.identity(self.listed(name).key)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write an own file durably and replace an existing one; it hides an inherited file of this name.
-
-        :raises StorageUnavailableError: The outcome is unknown.
-        """
-        path = self._path(check_name(name))
-        self._reader.files.write(f"{self._prefix}{path}", data)
+        """Write an own file durably and replace an existing one; it hides an inherited file of this name."""
+        self._reader.files.write(self._key(name), data)
         self._listing.forget()
 
     def create(self, name: str, data: bytes) -> None:
-        """Write an own file that must not exist yet; otherwise as :meth:`write`.
-
-        :raises ObjectExistsError: It exists.
-        """
-        path = self._path(check_name(name))
-        self._reader.files.create(f"{self._prefix}{path}", data, writer=new_id())
+        """Write an own file that must not exist yet."""
+        self._reader.files.create(self._key(name), data, writer=new_id())
         self._listing.forget()
 
     def upload(self, name: str, source: Path) -> None:
-        """Write an own file from a local one; otherwise as :meth:`write`."""
-        path = self._path(check_name(name))
-        self._reader.files.upload(f"{self._prefix}{path}", source)
+        """Write an own file from a local one."""
+        self._reader.files.upload(self._key(name), source)
         self._listing.forget()
 
     def remove(self, name: str) -> None:
-        """Remove an own file; no effect when it is missing.
-
-        :raises StorageUnavailableError: The outcome is unknown.
-        """
-        path = self._path(check_name(name))
-        self._reader.files.delete(f"{self._prefix}{path}")
+        """Remove an own file; no effect when it is missing."""
+        self._reader.files.delete(self._key(name))
         self._listing.forget()
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}{self._path(check_name(name))}"
 
     def entries(self) -> dict[str, BaseEntry]:
         """Return name -> base entry for all files below it, own or inherited.
