@@ -18,23 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.sink_type import (
-    SKIPS,
-    Conf,
-    QueryMemory,
-    RestoreFindings,
-    SinkCase,
-    SinkType,
-    judge_table,
-    readable_place,
-)
+from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, TableSink, readable_place
 from airflow_provider_ha.checkpoints.spark.files import names, read
-from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES, ObjectTree
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, output_place, place_of
+from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place, place_of
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
-from airflow_provider_ha.storage.file_store import FileStoreReader
 from airflow_provider_ha.uris import split
 
 
@@ -55,7 +44,7 @@ _CHECKPOINT = re.compile(
 )
 
 
-class DeltaSink(SinkType):
+class DeltaSink(TableSink):
     """Delta tables, on a mounted file system, HDFS or S3."""
 
     table = "Delta table"
@@ -86,16 +75,6 @@ class DeltaSink(SinkType):
     def memory(self, sink: QuerySink, reach: StorageAccess) -> QueryMemory | None:
         """Return the log of the table."""
         return DeltaLog(sink.table, reach) if sink.table is not None else None
-
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
-        """Return that the table skips batches it has."""
-        return SKIPS
-
-    def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
-        """Judge by the highest batch of the table: it skips every batch up to that one."""
-        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
-            judge_table(sink, case, case.top, findings)
-        return {}
 
 
 class DeltaLog:
@@ -205,10 +184,7 @@ class DeltaLog:
             raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
 
     def _log(self) -> Tree:
-        place = output_place(self.table)
-        if is_local(place):
-            return LocalTree(Path(place) / LOG)
-        return ObjectTree(FileStoreReader(self._reach.files(place)), f"{LOG}/")
+        return (self._reach.tree(output_place(self.table)) / LOG).fresh()
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
         return RestoreUnknownError(

@@ -26,7 +26,7 @@ from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names, re
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT, CompactibleLog, check_hidden_sum, entry_names
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, output_place
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import (
@@ -57,8 +57,7 @@ def sink_log(output: str, reach: StorageAccess | None = None) -> Tree:
     :param reach: Access to its file system; by default from the environment.
     :raises ConfigurationError: Its file system cannot be read here.
     """
-    place = output_place(output)
-    return LocalTree(Path(place) / LOG) if is_local(place) else log_of_files((reach or StorageAccess()).files(place))
+    return ((reach or StorageAccess()).tree(output_place(output)) / LOG).fresh()
 
 
 def log_of_files(files: FileStore) -> Tree:

@@ -21,23 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.sink_type import (
-    SKIPS,
-    Conf,
-    QueryMemory,
-    RestoreFindings,
-    SinkCase,
-    SinkType,
-    judge_table,
-    readable_place,
-)
+from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, TableSink, readable_place
 from airflow_provider_ha.checkpoints.spark.files import names, read
-from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, output_place, place_of
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_s3, output_place, place_of
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
-from airflow_provider_ha.storage.file_store import FileStoreReader
 
 
 ICEBERG = "iceberg"  # format of the sink
@@ -50,7 +38,7 @@ _OF_A_CATALOG = re.compile(r"\d+-[0-9a-f-]{36}(\.gz)?\.metadata\.json(\.gz)?")
 _REPAIR = "Repair the table, then plan again"
 
 
-class IcebergSink(SinkType):
+class IcebergSink(TableSink):
     """Iceberg tables. The place of a table is known if it is named by its path, or its driver has found it."""
 
     table = "Iceberg table"
@@ -75,16 +63,6 @@ class IcebergSink(SinkType):
     def memory(self, sink: QuerySink, reach: StorageAccess) -> QueryMemory | None:
         """Return the metadata of the table."""
         return IcebergMetadata(sink.table, reach) if sink.table is not None else None
-
-    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
-        """Return that the table skips batches it has."""
-        return SKIPS
-
-    def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
-        """Judge by the highest batch of the table: it drops the rows of every batch up to that one."""
-        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
-            judge_table(sink, case, case.top, findings)
-        return {}
 
 
 class IcebergMetadata:
@@ -179,10 +157,7 @@ class IcebergMetadata:
         return document
 
     def _tree(self) -> Tree:
-        place = output_place(self.table)
-        if is_local(place):
-            return LocalTree(Path(place) / METADATA)
-        return ObjectTree(FileStoreReader(self._reach.files(place)), f"{METADATA}/")
+        return (self._reach.tree(output_place(self.table)) / METADATA).fresh()
 
     def _unknown(self, reason: str, next_step: str) -> HaError:
         return RestoreUnknownError(

@@ -26,7 +26,7 @@ REPEATABLE = (
     "declare the query repeatable (--repeatable, repeatable of the operator), if a batch that comes again, with its "
     "number and its rows, leaves the output as it was"
 )
-RECORDED_CUT = "restore a cut after which every batch is recorded, from the list of candidates"
+RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,45 +154,6 @@ def readable_place(path: str | None) -> str | None:
         return None
 
 
-def judge_table(sink: QuerySink, case: SinkCase, top: int, findings: RestoreFindings) -> None:
-    """Judge a restore by the table's highest batch. Pure.
-
-    :param top: Last batch that is executed again with its recorded boundaries.
-    """
-    cut, reached = case.batch, case.state.reached
-    if case.state.gone:
-        findings.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the table {sink.table} is lost, and with it the rows up to batch {cut}",
-            "put the table back, its log included",
-            "accept LOSS_POSSIBLE by name: the next batch creates a new table, which holds only the rows after the cut",
-            OWN_OUTPUT,
-        )
-    elif reached > top and case.has_fresh_id:
-        findings.add(
-            Verdict.DUPLICATES_POSSIBLE,
-            f"with a fresh query id batches {top + 1} to {reached}, which the table has, are written again",
-            f"remove their rows from the table first: it was last right at batch {top}",
-        )
-    elif reached > top:
-        findings.add(
-            Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
-            f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
-            f"would skip batches {top + 1} to {reached}, also with new content",
-            RECORDED_CUT,
-            "give the query a fresh id (--reset-query-id): then the sink skips no batch, and these batches are "
-            "written again (DUPLICATES_POSSIBLE)",
-            OWN_OUTPUT,
-        )
-    elif reached < cut and not (case.has_fresh_id and reached < 0):
-        findings.add(
-            Verdict.LOSS_POSSIBLE,
-            f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
-            "restore the table to a version that has them",
-            f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
-        )
-
-
 BY_KEY = "its sink has each row once: it is declared repeatable"
 SKIPS = "its sink has each row once: it skips a batch that it has"
 Conf = Callable[[str], "str | None"]
@@ -289,3 +250,52 @@ class SinkType:
     def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
         """Add the sink's findings about a restore; return the digests of batches to set aside, by batch. Pure."""
         raise NotImplementedError
+
+
+class TableSink(SinkType):
+    """Table that remembers the highest batch of each query, and skips every batch up to that one."""
+
+    def again(self, sink: QuerySink) -> str:  # noqa: ARG002  # the same for all tables
+        """Return that the table skips batches it has."""
+        return SKIPS
+
+    def judge(self, sink: QuerySink, case: SinkCase, findings: RestoreFindings) -> dict[int, str]:
+        """Judge by the highest batch of the table."""
+        if case.top is not None and case.is_known:  # an unknown batch is a separate finding
+            _judge_table(sink, case, case.top, findings)
+        return {}
+
+
+def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: RestoreFindings) -> None:
+    cut, reached = case.batch, case.state.reached
+    if case.state.gone:
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"the table {sink.table} is gone, and with it what was written up to batch {cut}",
+            "put the table back, its log included",
+            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds only the rows after the cut",
+            OWN_OUTPUT,
+        )
+    elif reached > top and case.has_fresh_id:
+        findings.add(
+            Verdict.DUPLICATES_POSSIBLE,
+            f"with a fresh query id batches {top + 1} to {reached}, which the table has, are written again",
+            f"remove their rows from the table first: it was last right at batch {top}",
+        )
+    elif reached > top:
+        findings.add(
+            Verdict.IMPOSSIBLE,  # guard: tables-skip-what-comes-next
+            f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
+            f"would skip batches {top + 1} to {reached}, also with new content",
+            RECORDED_CUT,
+            "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
+            "again (DUPLICATES_POSSIBLE)",
+            OWN_OUTPUT,
+        )
+    elif reached < cut and not (case.has_fresh_id and reached < 0):
+        findings.add(
+            Verdict.LOSS_POSSIBLE,
+            f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
+            "bring the table back to a version that has them",
+            f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
+        )
