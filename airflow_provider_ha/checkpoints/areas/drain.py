@@ -9,12 +9,10 @@ Invariant of an empty batch: written only into a temporary copy. Spark executes 
 watermark stays that of N, so that nothing new is emitted.
 
 A finished drain is named in its run's result. An interrupted drain is known by its fork alone, which stays until the
-driver of a later run has begun (``retention.working_directories``).
+driver of a later run has begun (``store.working_directories``).
 
 Invariant: a batch counts as the drain's only if it was planned in the drain's fork and nowhere else. The same number of
 an ordinary batch means other rows: set aside, they would be lost.
-
-A drained state is always an end: the watermark never goes back, and every later row would be late.
 """
 
 from __future__ import annotations
@@ -50,20 +48,15 @@ def write_drain_entry(directory: WritableTree, *, clock: Clock | None = None) ->
     :raises CheckpointMissingError: The query has no committed batch to drain.
     :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
     """
-    at = progress(directory)
-    if at.committed < 0:
-        raise CheckpointMissingError(f"{directory} has no committed batch, so a drain has no effect")
-    if at.planned != at.committed:
-        reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
-        raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
-    text = read_text(directory, f"{OFFSETS}/{at.planned}")
-    metadata = dict(parse_offsets(at.planned, text).metadata)
+    batch = _sharp(directory)
+    text = read_text(directory, f"{OFFSETS}/{batch}")
+    metadata = dict(parse_offsets(batch, text).metadata)
     metadata["batchWatermarkMs"] = MAXIMUM_WATERMARK
     metadata["batchTimestampMs"] = int((clock or SystemClock()).now().timestamp() * 1000)
     version, _, *offsets = text.split("\n")
     drained = "\n".join([version, json.dumps(metadata, separators=(",", ":")), *offsets])
-    directory.write(f"{OFFSETS}/{at.planned + 1}", drained.encode())
-    return at.planned + 1
+    directory.write(f"{OFFSETS}/{batch + 1}", drained.encode())
+    return batch + 1
 
 
 def plan_empty_batch(directory: Path) -> int:
@@ -73,14 +66,20 @@ def plan_empty_batch(directory: Path) -> int:
     :raises CheckpointMissingError: The query has no committed batch.
     :raises CheckpointCorruptError: A batch is in flight.
     """
-    at = progress(LocalTree(directory))
+    batch = _sharp(LocalTree(directory))
+    write_aside(directory / OFFSETS / str(batch + 1), read(LocalTree(directory), f"{OFFSETS}/{batch}"))
+    return batch + 1
+
+
+def _sharp(directory: Tree) -> int:
+    """Return the last batch of a sharp cut."""
+    at = progress(directory)
     if at.committed < 0:
         raise CheckpointMissingError(f"{directory} has no committed batch, so none can follow it")
     if at.planned != at.committed:
         reason = f"it is planned while {at.committed} is the last committed batch: the cut is not sharp"
         raise CheckpointCorruptError(f"{OFFSETS}/{at.planned}", reason)
-    write_aside(directory / OFFSETS / str(at.planned + 1), read(LocalTree(directory), f"{OFFSETS}/{at.planned}"))
-    return at.planned + 1
+    return at.planned
 
 
 _DRAIN = ".drain"
@@ -92,10 +91,6 @@ class DrainOutput(Protocol):
     @property
     def batch(self) -> int:
         """The drain's batch."""
-
-    @property
-    def sink_path(self) -> str | None:
-        """Directory of the file sink."""
 
     @property
     def sink_entry_sha256(self) -> str | None:
@@ -114,7 +109,6 @@ class UnfinishedDrain:
     """
 
     batch: int
-    sink_path: str | None = None
     sink_entry_sha256: str | None = None
     wrote: bool = True
 

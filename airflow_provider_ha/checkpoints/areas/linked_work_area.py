@@ -195,7 +195,7 @@ class LinkedWorkArea:
                 refusal = _refusal_of_link(path / "file", path / "second")
             finally:
                 shutil.rmtree(path, ignore_errors=True)
-        return Capabilities(links=not refusal, atomic_rename=True, refusal=refusal)
+        return Capabilities(links=not refusal, refusal=refusal)
 
     def require(self) -> None:
         """Assert that the root exists."""

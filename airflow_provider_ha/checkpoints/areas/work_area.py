@@ -24,11 +24,9 @@ class Capabilities:
     :param links: Whether a file can have a second name; without it, retained and forked files are copied.
     :param names_suffice: Whether a directory can name files of another one, without links or copies.
     :param refusal: The storage's error for a hard link; empty if it succeeded.
-    :param atomic_rename: Whether a directory gets its name in one step.
     """
 
     links: bool
-    atomic_rename: bool
     refusal: str = ""
     names_suffice: bool = False
 

@@ -365,7 +365,7 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         complete=records.complete or adopted is not None,
         sink=sink,
         # The result of a drain is more precise than the fork of an earlier, unfinished one.
-        drain=case.drained.get(query) or _unfinished_drain(cut, sink, records.drained),
+        drain=case.drained.get(query) or _unfinished_drain(sink, records.drained),
         epochs=records.epochs,
         around=around,
         left_by=records.left_by,
@@ -396,5 +396,5 @@ def _sink_state(case: RestoreCase, query: str, cut: QueryCut, around: ExternalSt
     return SinkState()
 
 
-def _unfinished_drain(cut: QueryCut, sink: SinkState, batch: int | None) -> DrainOutput | None:
-    return UnfinishedDrain(batch, cut.sink.path, sink.digests.get(batch)) if batch is not None else None
+def _unfinished_drain(sink: SinkState, batch: int | None) -> DrainOutput | None:
+    return UnfinishedDrain(batch, sink.digests.get(batch)) if batch is not None else None

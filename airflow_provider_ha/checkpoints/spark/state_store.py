@@ -124,11 +124,6 @@ def _runs(names: frozenset[str], suffix: str) -> dict[int, int]:
 _NAME = re.compile(r"(\d+)\.(delta|snapshot)")
 
 
-def hdfs_versions(store: StateStore) -> list[int]:
-    """Return the versions that have a file in this store, ascending."""
-    return sorted({int(match[1]) for name in store.names if (match := _NAME.fullmatch(name))})
-
-
 def hdfs_chains(store: StateStore, version: int) -> list[Chain]:
     """Return the sets of files that *version* can be loaded from, in Spark's order.
 

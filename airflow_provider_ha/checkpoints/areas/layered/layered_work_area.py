@@ -112,7 +112,7 @@ class LayeredWorkArea:
         """
         self._files.check_lasting()
         probe_races(self._files, f"probe/{new_id()}")
-        return Capabilities(links=False, atomic_rename=False, names_suffice=True)
+        return Capabilities(links=False, names_suffice=True)
 
     def require(self) -> None:
         """Assert that the root answers and belongs to a cluster."""
