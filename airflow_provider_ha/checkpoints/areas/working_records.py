@@ -201,8 +201,9 @@ def _continue_log(
     existing = CompactibleLog(directory, name)
     compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
     interval = compact_interval(compact, default)
-    past = [line for path in _closure_numbers(existing) for line in existing.lines(path)]
-    for number in range(existing.last() + 1, last + 1):
+    last_entry, count = existing.last(), len(existing.closure(existing.last()))
+    past = [line for number in range(last_entry - count + 1, last_entry + 1) for line in existing.lines(number)]
+    for number in range(last_entry + 1, last + 1):
         own = lines.get(number)
         if own is None:
             raise CheckpointCorruptError(f"{name}/{number}", "the records do not contain its lines")
@@ -210,11 +211,6 @@ def _continue_log(
         whole = (number + 1) % interval == 0
         content = "\n".join(["v1", *(past if whole else own)])
         directory.write(f"{name}/{number}{COMPACT if whole else ''}", content.encode())
-
-
-def _closure_numbers(existing: CompactibleLog) -> list[int]:
-    count = len(existing.closure(existing.last()))
-    return list(range(existing.last() - count + 1, existing.last() + 1))
 
 
 def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:

@@ -356,7 +356,8 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         if own is None and cut.batch >= 0:  # guard: cuts-that-cannot-be-read-have-read-nothing
             reason = f"the query's offsets at batch {cut.batch} cannot be read in the directory of the cut"
             around = replace(around, unknown=(*around.unknown, UnknownFact(reason)))
-    sink = _sink_state(case, query, cut, around)
+    sink, drained = _sink_state(case, query, cut, around), records.drained
+    unfinished = UnfinishedDrain(drained, sink.digests.get(drained)) if drained is not None else None
     return QueryFacts(
         cut=cut,
         history=records.history,
@@ -365,7 +366,7 @@ def _query_facts(case: RestoreCase, query: str, cut: QueryCut, records: QueryRec
         complete=records.complete or adopted is not None,
         sink=sink,
         # The result of a drain is more precise than the fork of an earlier, unfinished one.
-        drain=case.drained.get(query) or _unfinished_drain(sink, records.drained),
+        drain=case.drained.get(query) or unfinished,
         epochs=records.epochs,
         around=around,
         left_by=records.left_by,
@@ -394,7 +395,3 @@ def _sink_state(case: RestoreCase, query: str, cut: QueryCut, around: ExternalSt
     if around is not None and around.table_batch is not None:
         return SinkState(reached=around.table_batch, gone=around.sink_gone)
     return SinkState()
-
-
-def _unfinished_drain(sink: SinkState, batch: int | None) -> DrainOutput | None:
-    return UnfinishedDrain(batch, sink.digests.get(batch)) if batch is not None else None

@@ -163,7 +163,8 @@ def prepare_recovery(
                 raise
             log.warning("query %r starts anew, because it cannot be continued: %s", query, error)
             continue
-        write_sources(area.tree(target) / query, _following(at.planned, (recorded or {}).get(query, ())))
+        following = [entry for entry in (recorded or {}).get(query, ()) if entry.batch > at.planned]
+        write_sources(area.tree(target) / query, following)
         committed[query] = at.committed
     return committed
 
@@ -206,7 +207,3 @@ def prepare_restore(
             for batch in sorted(part.set_aside, reverse=True):
                 sink.set_aside(batch, part.set_aside[batch])
     return {query: part.batch for query, part in plan.queries.items()}
-
-
-def _following(last: int, entries: Iterable[BatchEntry]) -> list[BatchEntry]:
-    return [entry for entry in entries if entry.batch > last]

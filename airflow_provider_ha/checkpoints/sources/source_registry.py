@@ -50,7 +50,8 @@ def inputs_of(
     if last is None:
         return ()
     readings = (_reading(last, first, position, replay, known) for position in range(len(last.offsets)))
-    found = (_input(reading) for reading in readings)
+    kinds = ((next((each for each in SOURCE_TYPES if each.takes(reading)), _ANY), reading) for reading in readings)
+    found = (kind.input(reading) for kind, reading in kinds)
     return tuple(each for each in found if replay or any(kind.judges(each) for kind in (*SOURCE_TYPES, _ANY)))
 
 
@@ -73,11 +74,6 @@ def read_tables(entries: Sequence[BatchEntry]) -> dict[str, TableSource]:
     parsed = [entry for each in entries if (entry := _parsed(each)) is not None]
     offsets = [pair for entry in parsed for pair in zip(entry.sources, entry.offsets, strict=True)]
     return {source: kind for source, offset in offsets if (kind := table_source(offset)) is not None}
-
-
-def _input(reading: SourceReading) -> SourceInput:
-    kind = next((each for each in SOURCE_TYPES if each.takes(reading)), _ANY)
-    return kind.input(reading)
 
 
 def _reading(

@@ -172,21 +172,6 @@ INNER_VERSIONS = ("v1", "v2")
 METADATA_LIMIT = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ZipContent:
-    """Content of a zip's inner ``metadata``.
-
-    :param files: Sizes in bytes by path relative to the store; ``None`` if the metadata has no size.
-    """
-
-    files: dict[str, int | None]
-
-
-def versions(store: StateStore) -> list[int]:
-    """Return the versions that have a file in this store, ascending, of all ids."""
-    return sorted({int(match[1]) for name in store.names if (match := _NAME.fullmatch(name))})
-
-
 def chains(store: StateStore, version: int, state_id: str | None) -> list[Chain]:
     """Return the sets of files that *version* can be loaded from, in Spark's order.
 
@@ -248,8 +233,8 @@ def has_unique_name(name: str) -> bool:
     return match is not None and match[2] is not None
 
 
-def read_zip(path: str, read: SinglePass) -> ZipContent:
-    """Return the files in the zip at *path*.
+def read_zip(path: str, read: SinglePass) -> dict[str, int]:
+    """Return the sizes in bytes of the files that the zip at *path* names, by path relative to the store.
 
     :raises CheckpointCorruptError: It is not a zip, or its inner ``metadata`` cannot be read.
     """
@@ -257,9 +242,7 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
         members = read_members(read.pieces(), read.size, {"metadata": METADATA_LIMIT})
         version, _, body = members.kept["metadata"].decode().partition("\n")
         metadata = json.loads(body)
-        files: dict[str, int | None] = {
-            f"SSTs/{file['dfsSstFileName']}": int(file["sizeBytes"]) for file in metadata["sstFiles"]
-        }
+        files = {f"SSTs/{file['dfsSstFileName']}": int(file["sizeBytes"]) for file in metadata["sstFiles"]}
         files |= {f"logs/{file['dfsLogFileName']}": int(file["sizeBytes"]) for file in metadata.get("logFiles") or ()}
     except ZipCorruptError as error:
         raise CheckpointCorruptError(path, f"it is not a whole zip: {error}") from None
@@ -267,7 +250,7 @@ def read_zip(path: str, read: SinglePass) -> ZipContent:
         raise CheckpointCorruptError(path, f"its inner metadata cannot be read: {error}") from None
     if version not in INNER_VERSIONS:
         raise CheckpointCorruptError(path, f"its inner metadata has the unknown version {version!r}")
-    return ZipContent(files)
+    return files
 
 
 def _steps(store: StateStore, version: int, state_id: str | None) -> list[tuple[str, str]]:
@@ -310,7 +293,7 @@ def _first_version(changelog: str) -> int:
     return int(re.match(r"\d+", changelog)[0])  # type: ignore[index]  # our own name, made above
 
 
-def _open_zip(store: StateStore, name: str) -> ZipContent:
+def _open_zip(store: StateStore, name: str) -> dict[str, int]:
     with store.opened(name) as file:
         return read_zip(store.path(name), SinglePass(file))
 
@@ -321,10 +304,9 @@ def _changelogs(store: StateStore, steps: list[tuple[str, str]]) -> list[StateFi
 
 def _from_zip(store: StateStore, name: str, later: list[tuple[str, str]]) -> list[StateFile]:
     found = [store.file(name, StateFileKind.ZIP)]
-    content = store.remember(f"zip {name}", lambda: _open_zip(store, name))
-    for path, expected in content.files.items():
+    for path, expected in store.remember(f"zip {name}", lambda: _open_zip(store, name)).items():
         file = store.file(path, StateFileKind.SST if path.startswith("SSTs/") else StateFileKind.LOG)
-        if expected is not None and file.size != expected:
+        if file.size != expected:
             raise CheckpointCorruptError(file.path, f"it has {file.size} bytes, {name} records {expected}")
         found.append(file)
     return found + _changelogs(store, later)

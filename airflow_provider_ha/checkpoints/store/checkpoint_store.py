@@ -10,7 +10,6 @@ have to replay. The collector removes it when it is no longer needed.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -55,7 +54,6 @@ from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.object_store import ObjectStore
 
 
-log = logging.getLogger(__name__)
 COLLECTION_SECONDS = 5.0  # for one turn of a collection, and for the collection at the end of a run
 
 

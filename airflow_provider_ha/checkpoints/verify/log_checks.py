@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from airflow_provider_ha.checkpoints.spark import rocksdb, state_store
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, numbers
@@ -38,7 +37,7 @@ from airflow_provider_ha.checkpoints.spark.releases import (
     time_refusals,
 )
 from airflow_provider_ha.checkpoints.spark.rocksdb import changelogs_used
-from airflow_provider_ha.checkpoints.spark.state_store import StateFile, StateFileKind, StateStore
+from airflow_provider_ha.checkpoints.spark.state_store import StateFileKind, StateStore
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.subject import (
@@ -261,7 +260,10 @@ def check_stale(subject: VerificationSubject, findings: Findings) -> None:
 def _add_stale(subject: VerificationSubject, store: StateStore, version: int, kind: str, findings: Findings) -> None:
     planned = subject.logs.progress.planned
     expected = f"no version above {planned + 1}, the newest that batch {planned} can write"
-    loaded = _is_begun_with(subject, store, kind) and not _is_passed_over(subject, store, version, kind)
+    # A release that falls back ignores a snapshot that cannot be loaded.
+    loaded = _is_begun_with(subject, store, kind) and not (
+        subject.release.falls_back and not _is_whole(subject, store, version, kind)
+    )
     does = "a later start loads it" if loaded else "it is overwritten before it is read"
     if not loaded and _purges(subject, version, kind):
         loaded, does = True, "this release purges files that the query needs because of it"
@@ -275,7 +277,7 @@ def _check_unfinished(
 ) -> None:
     """Report a bad file of the batch in flight: Spark executes it again, and overwrites all but snapshots."""
     try:
-        subject.reader.whole(partial(_itself, store, version, kind))
+        subject.reader.whole(lambda: [store.file(f"{version}.{kind}", StateFileKind(kind))])
     except CheckpointCorruptError as error:
         begun = _is_begun_with(subject, store, kind)
         blocks = begun and not subject.release.falls_back
@@ -290,11 +292,6 @@ def _is_begun_with(subject: VerificationSubject, store: StateStore, kind: str) -
     return kind == "snapshot" or (kind == "zip" and changelogs)
 
 
-def _is_passed_over(subject: VerificationSubject, store: StateStore, version: int, kind: str) -> bool:
-    """Whether the release falls back to an older snapshot because this one cannot be loaded."""
-    return subject.release.falls_back and not _is_whole(subject, store, version, kind)
-
-
 def _purges(subject: VerificationSubject, version: int, kind: str) -> bool:
     """Whether the next clean-up counts back from *version*, and removes the state that the query needs.
 
@@ -304,10 +301,6 @@ def _purges(subject: VerificationSubject, version: int, kind: str) -> bool:
     reached, oldest = subject.logs.progress, min(subject.logs.offset_log.present)
     kept = reached.planned - oldest if oldest else _KEPT
     return kind == "zip" and not subject.release.knows_changelogs and version > subject.logs.next_base + 1 + kept
-
-
-def _itself(store: StateStore, version: int, kind: str) -> list[StateFile]:
-    return [store.file(f"{version}.{kind}", StateFileKind(kind))]
 
 
 def _is_whole(subject: VerificationSubject, store: StateStore, version: int, kind: str) -> bool:

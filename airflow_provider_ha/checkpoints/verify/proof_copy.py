@@ -138,16 +138,12 @@ def _copy(tree: Tree, name: str, target: Path) -> None:
     private_directories(target.parent)
     if tree.local_path is not None:
         try:
-            _copy_file(tree.local_path / name, target)
+            with (tree.local_path / name).open("rb") as reader, target.open("xb") as writer:
+                if not reflink(reader, writer):
+                    shutil.copyfileobj(reader, writer, COPY_BUFFER)
         except FileNotFoundError:
             raise FileGoneError(name, "it is needed and not there") from None
         return
     with opened(tree, name) as source, target.open("xb") as writer:
         for offset in range(0, source.size, COPY_BUFFER):
             writer.write(source.read_at(offset, COPY_BUFFER))
-
-
-def _copy_file(source: Path, target: Path) -> None:
-    with source.open("rb") as reader, target.open("xb") as writer:
-        if not reflink(reader, writer):
-            shutil.copyfileobj(reader, writer, COPY_BUFFER)

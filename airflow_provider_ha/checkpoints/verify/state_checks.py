@@ -233,7 +233,7 @@ def _check_store(reader: StateReader, need: NeededVersion, batch: int, release: 
         chains = need()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
-        older = _goes_on(error, release) and _any_whole(reader, lambda: chains[1:], need.repairs)
+        older = _goes_on(error, release) and any(_is_whole(reader, find) for find in (lambda: chains[1:], need.repairs))
         _add(findings, error, batch, blocks=not older)
         if older:
             found = "it is bad, but this release continues from an older snapshot and the changes since"
@@ -247,10 +247,6 @@ def _goes_on(error: CheckpointCorruptError, release: Release) -> bool:
         return release.skips_directories
     # Bad rows appear when they are read: the store is open by then, so there is no fallback.
     return release.falls_back and not isinstance(error, TableDataError)
-
-
-def _any_whole(reader: StateReader, *ways: Callable[[], list[Chain]]) -> bool:
-    return any(_is_whole(reader, find) for find in ways)
 
 
 def _is_whole(reader: StateReader, find: Callable[[], list[Chain]]) -> bool:
