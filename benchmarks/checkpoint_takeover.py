@@ -142,7 +142,7 @@ def copied(place: Place, target: str) -> None:
     """Copy what the last batch needs."""
     source = f"{place.area.current(LOST)}/{QUERY}"
     tree = place.area.tree(source)
-    place.copy(list(closure(tree, progress(tree).committed, with_planned=True).files), source, target)
+    place.copy(list(closure(tree, progress(tree).committed, with_planned=True)), source, target)
 
 
 def through_this_process(area: WorkArea) -> Callable[[list[str], str, str], None]:

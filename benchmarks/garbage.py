@@ -131,7 +131,7 @@ def measured(area: LayeredWorkArea, files: S3FileStore, key: str) -> Bytes:
     last = progress(query).committed
     names: set[str] = set()
     for batch in range(max(last - KEPT_BATCHES + 1, 0), last + 1):
-        names |= closure(query, batch, with_planned=True).files.keys()
+        names |= closure(query, batch, with_planned=True).keys()
     places = {entry.place: entry.length for name, entry in tree.entries().items() if name[len(QUERY) + 1 :] in names}
     every = {file.key: file.size for file in files.list(JOB.live)}
     kinds: Counter[str] = Counter()

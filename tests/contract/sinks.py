@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, log_files
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkConnector
 from airflow_provider_ha.checkpoints.spark.files import read
@@ -123,6 +123,6 @@ def keep(output: Output, batch: int, kept: Path) -> Path:
     """Keep the record of an output as a pin does; returns *kept*."""
     connector = connect(output)
     place = LocalTree(kept / output.record(Path()))
-    for name in connector.closure(batch):
+    for name in log_files(connector.record(), batch):
         place.write(name, read(connector.record(), name))
     return kept

@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSinks
+from airflow_provider_ha.checkpoints.sinks.file_sink_log import log_files
 from airflow_provider_ha.checkpoints.sinks.sink_registry import SINK_TYPES, sink_connector, type_of
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase, SinkState, SinkType
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
@@ -94,7 +95,7 @@ def test_a_record_that_is_not_kept_is_missed(output: Output, tmp_path: Path) -> 
 
 def test_a_closure_that_is_not_whole_is_damage(output: Output) -> None:
     with pytest.raises(CheckpointCorruptError):
-        list(connect(output).closure(LAST + 1))
+        log_files(connect(output).record(), LAST + 1)
 
 
 def test_the_highest_batch_is_set_aside_once(output: Output) -> None:

@@ -100,7 +100,7 @@ def fork(source: Path, target: Path, *, batch: int | None = None, keep_planned: 
     :raises ObjectExistsError: The target exists.
     """
     last = progress(LocalTree(source)).committed if batch is None else batch
-    files = closure(LocalTree(source), last, with_planned=keep_planned).files
+    files = closure(LocalTree(source), last, with_planned=keep_planned)
     with building(target) as hidden:
         _take_closure(source, hidden, list(files), last, partial(copy_file, algorithm=None) if copy else link)
         relocate(hidden, target)
@@ -113,7 +113,7 @@ def fetch(source: Tree, target: Path, *, batch: int | None = None) -> int:
     :raises CheckpointMissingError: Batch N does not exist, or was purged during the copy.
     """
     last = progress(source).committed if batch is None else batch
-    files = list(closure(source, last, with_planned=False).files)
+    files = list(closure(source, last, with_planned=False))
     with building(target) as hidden:
         for name in files:
             try:

@@ -75,7 +75,7 @@ def closure_of(directory: Tree, batch: int) -> dict[str, int]:
     :raises CheckpointCorruptError: A file is damaged, or missing although the batch is not.
     """
     try:
-        return dict(closure(directory, batch, with_planned=False).files)
+        return closure(directory, batch, with_planned=False)
     except FileGoneError:
         # Spark's purge removes offsets/N-1 first, then the commit; state files outlive both.
         kept = [exists(directory, f"offsets/{batch - 1}") or batch == 0, exists(directory, f"commits/{batch}")]

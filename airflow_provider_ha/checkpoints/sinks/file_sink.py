@@ -7,7 +7,7 @@ boundaries may hide rows, and is never called safe.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from airflow_provider_ha.checkpoints.sinks.file_sink_log import (
     damaged_entries,
     files_of_entry,
     is_seeding,
-    log_files,
     sink_log,
 )
 from airflow_provider_ha.checkpoints.sinks.sink_type import (
@@ -135,10 +134,6 @@ class FileSink:
     def record(self) -> Tree:
         """Return the log."""
         return sink_log(self._named(), self.reach)
-
-    def closure(self, batch: int) -> Iterator[str]:
-        """Yield the entries since the last compact one, with their hidden checksums."""
-        yield from log_files(self.record(), batch)
 
     def set_aside(self, batch: int, digest: str) -> bool:
         """Hide an entry, so that readers no longer see its files."""

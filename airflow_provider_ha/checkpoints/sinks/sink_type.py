@@ -11,7 +11,7 @@ rows now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -117,12 +117,6 @@ class SinkConnector(Protocol):
         """Return the directory of the output's record of batches.
 
         :raises ConfigurationError: The output is not known yet.
-        """
-
-    def closure(self, batch: int) -> Iterator[str]:
-        """Yield the names in the record that a cut at *batch* must keep.
-
-        :raises CheckpointCorruptError: The record is incomplete up to *batch*.
         """
 
     def set_aside(self, batch: int, digest: str) -> bool:

@@ -238,34 +238,21 @@ _NAMES_IN_OFFSETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Closure:
-    """Files of a fork, pin or savepoint of a batch.
+def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> dict[str, int]:
+    """Return the sizes of the files of a fork, pin or savepoint of *batch*, by path relative to the checkpoint.
 
-    :param batch: N; -1 without a commit.
-    :param files: Sizes in bytes by path relative to the checkpoint, including checksum files, in the order of the copy
-        (logs first, so that later files cannot be torn).
-    :param planned: N + 1 when its entry of the offset log is included: Spark executes exactly that batch again.
-    """
-
-    batch: int
-    files: dict[str, int]
-    planned: int | None
-
-
-def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> Closure:
-    """Return the closure of *batch*.
+    Checksum files are included. The order is that of the copy: logs first, so that later files cannot be torn.
 
     :param directory: The checkpoint.
     :param batch: N, a committed batch; -1 for an empty closure.
-    :param with_planned: Whether an existing ``offsets/<N+1>`` belongs to it.
+    :param with_planned: Whether an existing ``offsets/<N+1>`` belongs to it: Spark executes exactly that batch again.
     :param reader: Shares reads between the calls for many batches.
     :raises CheckpointMissingError: The batch does not exist, or Spark has purged it: choose a newer one.
     :raises CheckpointCorruptError: A file is missing or bad; the first one is named.
     :raises StorageUnavailableError: A file could not be read: nothing is known about the checkpoint.
     """
     try:
-        needed, planned = needed_files(directory, batch, with_planned=with_planned, reader=reader)
+        needed = needed_files(directory, batch, with_planned=with_planned, reader=reader)
         found = {name: files.size(directory, name) for name in needed}
         checksums = checksum_files(directory, needed)
     except files.FileGoneError as error:
@@ -275,13 +262,11 @@ def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateRea
                 f"batch {batch} of {directory} was purged while it was read", next_step="Choose a newer batch"
             ) from error
         raise
-    return Closure(batch=batch, files=found | checksums, planned=planned)
+    return found | checksums
 
 
-def needed_files(
-    directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None
-) -> tuple[list[str], int | None]:
-    """Return the paths of a closure without its checksum files, and the planned batch; raises as :func:`closure`."""
+def needed_files(directory: Tree, batch: int, *, with_planned: bool, reader: StateReader | None = None) -> list[str]:
+    """Return the paths of a closure without its checksum files; raises as :func:`closure`."""
     read_query_id(directory)
     planned = batch + 1 if with_planned and batch + 1 in batches(directory, OFFSETS) else None
     last = batch if planned is None else planned
@@ -304,7 +289,7 @@ def needed_files(
         needed += _before_compaction(directory, batch)
     if last >= 0:
         needed += source_files(directory, read_offsets(directory, last))
-    return list(dict.fromkeys(needed + state)), planned
+    return list(dict.fromkeys(needed + state))
 
 
 def source_files(directory: Tree, offsets: OffsetsEntry) -> list[str]:

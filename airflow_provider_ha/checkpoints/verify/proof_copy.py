@@ -113,7 +113,7 @@ def copy_closure(tree: Tree, batch: int, target: Path) -> int:
     """
     # Where this release goes on from an older snapshot, that one has to come along, not the bad one.
     whole = StateReader(tree, ContentCheck(tree, release(None)))
-    files = closure(tree, batch, with_planned=False, reader=whole).files
+    files = closure(tree, batch, with_planned=False, reader=whole)
     size = sum(files.values())
     check_space(target.parent, size)
     try:

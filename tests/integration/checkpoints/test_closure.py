@@ -47,7 +47,7 @@ def put_together(source: Path, target: Path, files: dict[str, int]) -> Path:
 def test_the_closure_alone_is_a_checkpoint_that_can_be_started(shape: str, tmp_path: Path) -> None:
     source = corpus() / shape / "checkpoint"
     for batch in batches(LocalTree(source), "commits"):
-        alone = put_together(source, tmp_path / str(batch), closure(LocalTree(source), batch, with_planned=False).files)
+        alone = put_together(source, tmp_path / str(batch), closure(LocalTree(source), batch, with_planned=False))
         report = verify(LocalTree(alone))
         assert report.startable is True
         assert {finding.code.value for finding in report.findings} <= (
@@ -61,7 +61,7 @@ def test_the_one_source_that_has_a_name_needs_no_name_in_the_offset_log(tmp_path
     copy = checkpoint_copy("hdfs", tmp_path / "c")
     (copy / "sources/0").rename(copy / "sources/events")
 
-    files = visible(closure(LocalTree(copy), 8, with_planned=False).files)
+    files = visible(closure(LocalTree(copy), 8, with_planned=False))
 
     assert {path for path in files if path.startswith("sources")} == {"sources/events/7.compact", "sources/events/8"}
     assert verify(LocalTree(copy)).findings == ()
@@ -81,7 +81,7 @@ def test_which_of_several_named_sources_is_which_is_not_guessed(tmp_path: Path) 
 
 def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
     source = corpus() / "rocksdb2" / "checkpoint"
-    files = visible(closure(LocalTree(source), 5, with_planned=False).files)
+    files = visible(closure(LocalTree(source), 5, with_planned=False))
     assert {path for path in files if path.startswith(("offsets", "commits", "sources"))} == {
         "offsets/4", "offsets/5", "commits/5", "sources/0/3.compact", "sources/0/4", "sources/0/5",
     }  # fmt: skip
@@ -90,26 +90,24 @@ def test_the_closure_leaves_behind_what_belongs_to_later_batches() -> None:
 
 def test_the_closure_with_the_planned_batch_reaches_its_source_entry() -> None:
     found = closure(LocalTree(corpus() / "rocksdb2" / "checkpoint"), 5, with_planned=True)
-    assert found.planned == 6
-    assert {"offsets/6", "sources/0/6"} <= set(found.files)
-    assert "commits/6" not in found.files
+    assert {"offsets/6", "sources/0/6"} <= set(found)
+    assert "commits/6" not in found
 
 
 def test_nothing_committed_is_a_closure_of_the_first_planned_batch() -> None:
     found = closure(LocalTree(corpus() / "hdfs" / "checkpoint"), -1, with_planned=True)
-    assert visible(found.files) == {"metadata", "offsets/0", "sources/0/0"}
-    assert found.planned == 0
+    assert visible(found) == {"metadata", "offsets/0", "sources/0/0"}
 
 
 def test_the_closure_holds_both_kinds_of_checksum_files() -> None:
-    files = closure(LocalTree(corpus() / "rocksdb2" / "checkpoint"), 8, with_planned=False).files
+    files = closure(LocalTree(corpus() / "rocksdb2" / "checkpoint"), 8, with_planned=False)
     (zip_path,) = [path for path in files if path.startswith("state/0/0/9_") and path.endswith(".zip")]
     parent, name = zip_path.rsplit("/", 1)
     assert {f"{zip_path}.crc", f"{parent}/.{name}.crc", f"{parent}/.{name}.crc.crc"} <= set(files)
 
 
 def test_the_hdfs_chain_begins_at_the_newest_snapshot_and_is_complete() -> None:
-    files = closure(LocalTree(corpus() / "hdfs" / "checkpoint"), 6, with_planned=False).files
+    files = closure(LocalTree(corpus() / "hdfs" / "checkpoint"), 6, with_planned=False)
     names = {Path(path).name for path in visible(files) if path.startswith("state/0/0/") and "_metadata" not in path}
     assert names == {"4.snapshot", "5.delta", "6.delta", "7.delta"}
 
@@ -132,7 +130,7 @@ def test_an_sst_of_another_size_than_its_zip_says_is_refused(tmp_path: Path) -> 
 def test_the_closure_goes_round_a_lost_file_where_an_older_snapshot_carries_on(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2-changelog", tmp_path / "c")
     newest_sst(copy).unlink()
-    alone = put_together(copy, tmp_path / "alone", closure(LocalTree(copy), 8, with_planned=False).files)
+    alone = put_together(copy, tmp_path / "alone", closure(LocalTree(copy), 8, with_planned=False))
     assert verify(LocalTree(alone)).findings == ()
 
 
@@ -145,8 +143,8 @@ def test_a_deep_reader_goes_round_a_file_that_is_whole_only_by_its_size(tmp_path
         with_planned=False,
         reader=StateReader(LocalTree(copy), ContentCheck(LocalTree(copy), release("4.2.0"))),
     )
-    assert "state/0/0/8.snapshot" not in found.files
-    assert "state/0/0/4.snapshot" in found.files
+    assert "state/0/0/8.snapshot" not in found
+    assert "state/0/0/4.snapshot" in found
 
 
 def test_a_batch_that_was_purged_is_missing_and_not_corrupt(tmp_path: Path) -> None:

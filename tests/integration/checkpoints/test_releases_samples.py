@@ -39,7 +39,7 @@ def test_what_each_release_wrote_is_sound_for_it_and_for_newer_ones(release: str
 def test_the_closure_of_the_newest_batch_alone_is_sound(release: str, tmp_path: Path) -> None:
     for shape, checkpoint in unpack(release, tmp_path / "all").items():
         newest = batches(LocalTree(checkpoint), "commits")[-1]
-        for name in closure(LocalTree(checkpoint), newest, with_planned=False).files:
+        for name in closure(LocalTree(checkpoint), newest, with_planned=False):
             alone = tmp_path / "alone" / shape / name
             alone.parent.mkdir(parents=True, exist_ok=True)
             alone.write_bytes((checkpoint / name).read_bytes())

@@ -20,7 +20,7 @@ LAST = 13  # of the recorded job
 
 @cache
 def _needed(batch: int) -> tuple[str, ...]:
-    return tuple(closure(LocalTree(_recorded()), batch, with_planned=False).files)
+    return tuple(closure(LocalTree(_recorded()), batch, with_planned=False))
 
 
 def _recorded() -> Path:

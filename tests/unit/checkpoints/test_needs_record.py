@@ -48,7 +48,7 @@ def test_a_takeover_leaves_out_what_the_collector_knows_to_be_needless(world: Wo
     world.take_over(SECOND)
 
     here = world.area.tree(SECOND) / QUERY
-    needed = set().union(*(closure(here, batch, with_planned=True).files for batch in range(9 - KEPT, 10)))
+    needed = set().union(*(closure(here, batch, with_planned=True) for batch in range(9 - KEPT, 10)))
     assert named(world, SECOND) == needed
     world.check()
 

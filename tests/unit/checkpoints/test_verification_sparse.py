@@ -78,7 +78,7 @@ def test_a_planned_batch_between_is_still_a_commit_that_is_behind(tmp_path: Path
 def test_a_closure_of_a_sparse_log_takes_the_previous_entry_that_exists(tmp_path: Path) -> None:
     directory = write_log(tmp_path / "c", offsets=[0, 2, 5], commits=[0, 2, 5])
 
-    assert set(closure(LocalTree(directory), 5, with_planned=False).files) == {
+    assert set(closure(LocalTree(directory), 5, with_planned=False)) == {
         "metadata",
         "commits/5",
         "offsets/5",

@@ -193,7 +193,7 @@ class LayeredWorkArea:
                 if belongs(name, cut) and not (known is not None and known.needless(file))
             )
         else:
-            wanted = closure(origin, last, with_planned=keep_planned).files
+            wanted = closure(origin, last, with_planned=keep_planned)
         try:
             chosen = [files[name] for name in wanted]
         except KeyError as error:
@@ -206,7 +206,7 @@ class LayeredWorkArea:
     def bring_in(self, source: Tree, target: str, *, batch: int | None = None) -> int:
         """Create a checkpoint that owns all its files."""
         last = progress(source).committed if batch is None else batch
-        names = closure(source, last, with_planned=False).files
+        names = closure(source, last, with_planned=False)
         self._refuse_existing(target)
         self._make_base(target, Base.of((), epoch=epoch_of(target), source=str(source), batch=last))
         moved = set()

@@ -125,7 +125,7 @@ def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_
     reader = StateReader(directory)
     for batch in sorted({*last, *cuts}):
         is_last = batch == committed[-1]
-        needs.add(closure(directory, batch, with_planned=is_last, reader=reader).files)
+        needs.add(closure(directory, batch, with_planned=is_last, reader=reader))
         yield needs
 
 
