@@ -44,7 +44,6 @@ def write_drain_entry(directory: WritableTree, *, clock: Clock | None = None) ->
     """Plan the drain's batch in a fork and return its number.
 
     :param directory: Checkpoint directory of one query, a fork of a sharp cut.
-    :param clock: Gives the batch its time.
     :raises CheckpointMissingError: The query has no committed batch to drain.
     :raises CheckpointCorruptError: A batch is in flight, or the last entry cannot be read.
     """
@@ -142,7 +141,6 @@ def unfinished_batch(directory: Tree, fork: Tree, recorded: Collection[int]) -> 
 
     :param directory: The query in the last working directory of the job.
     :param fork: The query in the fork of the drain.
-    :param recorded: Batches recorded as ordinary ones.
     """
     last, drained = progress(directory).planned, progress(fork).planned
     return drained if drained == last + 1 and drained not in recorded else None

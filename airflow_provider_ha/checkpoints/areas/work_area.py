@@ -33,11 +33,7 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The process that fences a working directory, for the record that a fence may leave.
-
-    :param epoch: Of the new leader.
-    :param submission: Of the new leader, for people.
-    """
+    """The process that fences a working directory, for the record that a fence may leave."""
 
     epoch: int = 0
     submission: str = ""
@@ -139,7 +135,6 @@ class WorkArea(Directories, Protocol):
         """Make all later commits of a zombie in a working directory fail; return the key of its content.
 
         :param key: Working directory of an ended epoch, under its first name. Repeatable.
-        :param by: The process that fences it.
         :raises CheckpointMissingError: It does not exist.
         :raises StorageUnavailableError: The outcome is unknown.
         """

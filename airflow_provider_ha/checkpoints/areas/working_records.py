@@ -56,8 +56,6 @@ def missing_entry(batch: int, *, offsets: Container[str], commits: Container[str
     """Return the first missing entry, relative to the query; ``None`` when all exist. Pure.
 
     :param batch: N, of logs with an entry for each batch; -1 for none, which needs no entry.
-    :param offsets: Names in the offset log.
-    :param commits: Names in the commit log.
     """
     if batch < 0:
         return None
@@ -92,7 +90,6 @@ def record(directory: Tree, *, after: int) -> list[BatchEntry]:
 
     An unreadable entry ends the list, with a warning: batches after a gap cannot be replayed.
 
-    :param directory: Checkpoint directory of one query.
     :param after: Highest known batch; -1 for none.
     :raises StorageUnavailableError: The directory could not be read.
     """
@@ -181,7 +178,6 @@ def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, int
 def compact_interval(compact: Iterable[int], default: int) -> int:
     """Return the interval that Spark derives from existing compact entries (CompactibleFileStreamLog).
 
-    :param compact: Numbers of the compact entries.
     :param default: The configured interval, used without compact entries.
     """
     found = sorted(compact)

@@ -59,9 +59,6 @@ class DirectoryCut:
 def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verify) -> DirectoryCut:
     """Read the directory of a query. Changes nothing.
 
-    :param directory: Its current state.
-    :param place: Its absolute path, or URI.
-    :param verify: Verifies the restorable batches.
     :raises CheckpointMissingError: Its query has not committed a batch yet.
     :raises CheckpointCorruptError: Its last committed batch cannot be restored, with the file.
     :raises JobStateError: Its query is running.
@@ -116,7 +113,6 @@ def plan_directory(
 ) -> RestorePlan:
     """Return the plan to continue from a checkpoint into the same output. Changes nothing.
 
-    :param query: Its name in the plan.
     :param sink: The query's sink, as named by the user.
     :param batch: The cut; the newest restorable batch by default.
     :param accept_unverified: Queries for which unverified facts are accepted.

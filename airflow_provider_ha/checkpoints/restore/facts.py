@@ -61,8 +61,6 @@ class UnknownFact:
     """An unknown fact.
 
     :param reason: The fact, and why it is unknown.
-    :param next_step: How it can be determined.
-    :param retryable: Whether a retry may determine it.
     """
 
     reason: str
@@ -79,7 +77,6 @@ class ExternalState:
     :param sink_gone: Whether the table is missing, although the cut has a batch.
     :param table_batch: Highest batch of this query in the table; ``None`` when the sink is not a table, or if unknown.
     :param given: Notes about the batches given to its fenced ``foreachBatch`` function, by epoch.
-    :param unknown: Unknown facts.
     :param missing: Missing or replaced input files of its record, by batch.
     :param asked: Schemes of the checked input files; ``None`` without a check.
     :param replaced: The files in *missing* that were replaced.
@@ -110,7 +107,6 @@ def look_around(
     """Return the external facts about a query. Changes nothing.
 
     :param directory: The query in the chosen pin or savepoint.
-    :param cut: Its part of the cut.
     :param entries: All records of the cut and the later batches.
     :param reach: Access to the file systems of outputs; by default from the environment.
     :raises StorageUnavailableError: The checkpoint itself could not be read.
@@ -213,7 +209,6 @@ def _initial_offsets(directory: Tree) -> dict[str, str]:
 class QueryFacts:
     """Facts about a query.
 
-    :param cut: Its part of the chosen cut.
     :param history: Entry by recorded batch: the last version given to the sinks.
     :param planned_to: Highest batch known to have been planned, readable or not.
     :param complete: Whether higher batches are impossible.
@@ -275,8 +270,6 @@ class QueryFacts:
 class RestoreCase:
     """A chosen cut, and the locations of its facts.
 
-    :param chosen: The cut.
-    :param at: The current time.
     :param root: Directory of the cut: one directory per query, and the logs of its file sinks. ``None`` for adopted
         checkpoints, which have no such logs and use *directories*.
     :param directories: Directory by query, if not below *root*.
@@ -325,7 +318,6 @@ class RestoreFacts:
     """All facts behind the plan of a restore, except the choices of the request.
 
     :param case: The chosen cut, and what was known before.
-    :param queries: Facts by query.
     """
 
     case: RestoreCase

@@ -97,8 +97,6 @@ def judge_timeline(facts: QueryFacts, judgement: PlanFindings) -> None:
 class RestoreChoices:
     """Choices of the request for a restore.
 
-    :param job_id: The job to run.
-    :param source_job: The job of the cut.
     :param same_output: Whether the job continues the outputs of the source. If not, nothing is replayed: it starts at
         the cut, plans the batches after it afresh, and its driver seeds the logs of new file sinks.
     :param accept_unverified: Queries for which unverified facts are accepted; they are still judged.
@@ -291,7 +289,6 @@ def judge_sources(
     :param around: External facts; ``None`` when they were not collected.
     :param cut: Entry of the cut's batch; ``None`` without a record.
     :param replay: The batches that are executed again, ascending.
-    :param is_due: Whether an input counts.
     :returns: Inputs that the sources must provide again.
     """
     found = around or ExternalState()

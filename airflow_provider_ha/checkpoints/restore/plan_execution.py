@@ -74,7 +74,6 @@ def batches_in_common(plan: RestorePlan) -> dict[str, int]:
 class ReplayStep:
     """Batch to execute with ``Trigger.Once`` before the query starts with the script's trigger.
 
-    :param batch: Id of the batch.
     :param entry: Entry to plan first (``working_records.put_offsets``); ``None`` when the checkpoint plans it already.
     :param into: ``"noop"``: state is rebuilt without output; ``"sink"``: the script's sink.
     """
@@ -137,7 +136,6 @@ def prepare_recovery(
 ) -> dict[str, int]:
     """Fork all queries of a lost epoch with their planned batches; return the last committed batch by query.
 
-    :param area: Work area of both directories.
     :param fenced: Key of the lost epoch's working directory, as returned by the fence.
     :param target: Key of the new epoch's working directory.
     :param recorded: Recorded batches of the run's restore plan by query: when the loss happened in the middle of a
@@ -180,7 +178,6 @@ def prepare_restore(
     Files that stay the user's are copied: an edit in place by their owner does not affect the run, and vice versa. The
     job's files are linked, which takes milliseconds at any size.
 
-    :param area: Work area of both directories.
     :param source: Key of the chosen closure (pin or savepoint): one directory per query. Not used for a plan that
         adopts directories from elsewhere.
     :param plan: The plan; the caller has checked its verdict.

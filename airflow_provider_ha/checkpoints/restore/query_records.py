@@ -25,10 +25,7 @@ from airflow_provider_ha.checkpoints.spark.tree import Tree
 class PayloadRecords:
     """Records in the payloads.
 
-    :param entries: Entry by query, epoch and batch.
     :param cuts: Batch of the highest cut by query and epoch.
-    :param runs: Run by epoch.
-    :param newest: The newest payload; ``None`` without one.
     """
 
     entries: Mapping[str, Mapping[int, Mapping[int, BatchEntry]]]
@@ -88,10 +85,7 @@ _FORGOTTEN = 0
 class LastDirectory:
     """The working directory of the job's last epoch.
 
-    :param area: Holds it.
     :param key: Under its first name; it may have been fenced since.
-    :param epoch: Epoch that created it.
-    :param run: Run that worked in it.
     :param replayed: Query -> recorded batches of the restore plan of its run: the sinks have them, even if the
         directory
         does not show them.
@@ -154,7 +148,6 @@ def read_records(
     :param last_run: Newest run of a source job that was deleted with its directories, while that counts; otherwise
         ``None``. With it, *last* is the directory of a run after the deletion.
     :param unrecorded: Whether those directories had batches without a record in a payload (:class:`LastTraces`).
-    :param starts: Starts of the runs.
     :raises StorageUnavailableError: A record could not be read.
     """
     recorded = read_payloads(payloads, chosen.queries)
@@ -180,7 +173,6 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
     The checkpoint of a stop has a cut of every query that its run has started: a query without a cut never ran, and its
     directory is unchanged.
 
-    :param payloads: All payloads of the job (``CheckpointStore.payloads``).
     :raises StorageUnavailableError: A record could not be read.
     """
     shown = _LastEpoch.read(last)
@@ -226,7 +218,6 @@ class _LastEpoch:
 
     :param directory: Directory under its current name; it may be gone.
     :param carried: Batches of earlier epochs without a payload, by query.
-    :param drain: Newest fork of a drain.
     """
 
     epoch: int

@@ -36,7 +36,6 @@ def parse_restore_point(text: str, *, now: datetime) -> RestorePoint:
     :param text: ``"latest"``, ``"checkpoint-<n>"``, ``"savepoint-<id>"`` (also with the beginning of an id, or with a
         label), or ``"before <moment>"`` where the moment is ``14:05``, ``2026-11-21T14:05`` or
         ``2026-11-21T14:05:00+00:00``.
-    :param now: The current time, with its zone.
     :raises ConfigurationError: It has another form, or the moment is in the future.
     """
     kind, _, name = text.partition("-")

@@ -47,7 +47,6 @@ class RestoreSource:
     :param source: ``"checkpoint"`` or ``"savepoint"``.
     :param source_id: Number of the checkpoint, or id of the savepoint.
     :param directory: Key of the directory with the closures of the queries.
-    :param queries: The cut.
     :param graph: Digest of the job graph of its writer.
     """
 
@@ -69,11 +68,7 @@ class RestoreSource:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The candidates of a restore, newest first, and the chosen one.
-
-    :param job_id: The job that owns the checkpoints.
-    :param wanted: The start that the caller requests.
-    """
+    """The candidates of a restore, newest first, and the chosen one."""
 
     candidates: tuple[Candidate, ...]
     chosen: RestoreSource | None

@@ -25,7 +25,6 @@ def merge(
 ) -> dict[int, BatchEntry]:
     """Return the merged history as entries by batch, ascending; it may have gaps.
 
-    :param recordings: Records of a query by epoch.
     :param turns: First batch that a run has planned anew, by epoch, if known.
     """
     history: dict[int, BatchEntry] = {}
@@ -85,7 +84,6 @@ RunStarts = Mapping[int, RunStart]
 class KnownRuns:
     """Known runs of recorded batches.
 
-    :param of_epoch: Run by epoch.
     :param whole: Run with completely known batches; ``None`` without one.
     """
 
@@ -113,8 +111,6 @@ class KnownRuns:
         """Return *planned* without the batches that a run up to *run* abandoned with its start.
 
         The submitter of that run has accepted the sinks' copies of these batches.
-
-        :param turns: As returned by :meth:`turns`.
         """
         found: dict[int, int] = {}
         for epoch in sorted(planned):
@@ -127,8 +123,6 @@ class KnownRuns:
         """Return the first later run that may have planned batches up to a cut anew; ``None`` for none.
 
         :param planned: Epoch -> highest batch known to be planned; -1 for none.
-        :param cut: Batch of the cut.
-        :param run: Run of the cut.
         """
         for number, start in sorted(self.starts.items()):
             common = start.of(query)

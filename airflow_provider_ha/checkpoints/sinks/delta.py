@@ -135,7 +135,6 @@ class DeltaLog:
         """Return the result of *find* for the newest matching action; ``None`` without a match.
 
         :param column: Column of a checkpoint with these actions.
-        :param fields: Fields of the action to read.
         """
         found = names(self._log())
         commits: set[int] = _commits(found)
@@ -195,7 +194,6 @@ class DeltaLog:
 def unfenced_on_s3(table: str, conf: Conf) -> str | None:
     """Return the log store that would let two drivers write one commit of a table on S3; ``None`` if safe.
 
-    :param table: As named by the script.
     :param conf: Returns a value of the session's conf.
     """
     scheme = split(table).scheme

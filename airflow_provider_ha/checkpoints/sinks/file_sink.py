@@ -98,7 +98,6 @@ class FileSink:
 
     :param output: Path or URI, as in a ``QuerySink``; ``None`` until the script names it: then it is empty and
         complete.
-    :param reach: Access to its file system.
     """
 
     output: str | None

@@ -53,7 +53,6 @@ SEEDING = ".seeding"
 def sink_log(output: str, reach: StorageAccess | None = None) -> Tree:
     """Return the log of a file sink, by its output; the output itself is not listed.
 
-    :param output: A path or a URI.
     :param reach: Access to its file system; by default from the environment.
     :raises ConfigurationError: Its file system cannot be read here.
     """
@@ -231,10 +230,7 @@ class FileSinkLog:
 
 
 class StoredSinkLog:
-    """The log in one output.
-
-    :param files: The files of the output.
-    """
+    """The log in one output."""
 
     def __init__(self, files: FileStore) -> None:
         self._files = files

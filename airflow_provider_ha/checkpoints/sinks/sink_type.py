@@ -51,8 +51,6 @@ class SinkState:
 class SinkCase:
     """A restore from the point of view of an output.
 
-    :param batch: N of the cut.
-    :param state: State of the output.
     :param top: Last batch that is executed again with its recorded boundaries; ``None`` for a job that continues with
         another output.
     :param drained: Batch that a drain gave to the output, and the digest of its record; ``None`` without one.
@@ -192,8 +190,6 @@ class SinkType:
     def sink(self, source: str, path: str | None) -> QuerySink:  # noqa: ARG002  # used by overrides
         """Return the sink of a writer.
 
-        :param source: Its format.
-        :param path: Its option ``path``; ``None`` without one.
         :raises ConfigurationError: Its batches could not be read there.
         """
         return QuerySink(kind=SinkKind.OTHER, format=source)

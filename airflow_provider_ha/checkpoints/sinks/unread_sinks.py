@@ -219,7 +219,6 @@ class ForeachBatchRecord(Record):
     """One epoch's note about one query.
 
     :param run: Run of the epoch; 0 if unknown.
-    :param begun: Highest batch passed to the function.
     :param finished: Highest batch that the function has finished, except a drain's batch: the next run executes other
         rows under its number.
     """
@@ -233,10 +232,7 @@ class ForeachBatchRecord(Record):
 
 
 class ForeachBatchLog:
-    """Notes about one query. One epoch writes; any process reads.
-
-    :param directory: Directory of the notes (``JobKeys.given``).
-    """
+    """Notes about one query. One epoch writes; any process reads."""
 
     def __init__(self, directory: WritableTree) -> None:
         self._directory = directory

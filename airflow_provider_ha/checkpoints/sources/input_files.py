@@ -35,9 +35,7 @@ MEASURED_AT_MOST = 1000
 class InputFile(NamedTuple):
     """One input file, from a source's log.
 
-    :param path: Its URI.
     :param timestamp: Modification time, in milliseconds since 1970; ``None`` if unrecorded.
-    :param length: Its bytes; ``None`` if unrecorded.
     """
 
     path: str
@@ -58,7 +56,6 @@ class InputFileStatus(NamedTuple):
     """An existing file.
 
     :param mtime: Modification time, in milliseconds since 1970.
-    :param length: Its bytes.
     """
 
     mtime: int
@@ -69,8 +66,6 @@ class InputFileStatus(NamedTuple):
 class MissingInputFiles:
     """Missing input files.
 
-    :param missing: Missing or replaced files by batch.
-    :param asked: Schemes of the checked files.
     :param error: Why the others could not be checked.
     :param replaced: The files in *missing* that were replaced.
     """
@@ -115,7 +110,6 @@ def judge_files(
     """Judge file sources: the files to replay must exist and be unchanged.
 
     :param missing: Missing or replaced input files by batch.
-    :param replaced: The replaced ones.
     """
     for entry in replay:
         gone = missing.get(entry.batch)

@@ -43,7 +43,6 @@ _OFFSETS: TypeAdapter[dict[str, dict[Annotated[str, StringConstraints(pattern=r"
 class PartitionOffsets:
     """Offsets of a partition at the brokers.
 
-    :param earliest: Its first offset.
     :param latest: Offset of its next row.
     :param topic_id: Id of its topic; empty where the brokers have no ids.
     """
@@ -248,7 +247,6 @@ def held_offsets(
     :param servers: ``host:port,host:port``.
     :param properties: File of client properties in librdkafka's names, of this user and readable by no other: the
         login.
-    :param timeout: Seconds for each request.
     :raises RestoreUnknownError: No broker answered, or it refused.
     :raises ConfigurationError: The client library is not installed, or the properties cannot be used.
     """

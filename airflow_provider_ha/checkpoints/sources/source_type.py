@@ -40,8 +40,6 @@ class SourceFacts:
     :param kafka: The brokers' offsets by partition; ``None`` when they did not answer.
     :param topics: Topic ids at the time the rows were read, by topic.
     :param tables: History of the table by source, for recorded locations.
-    :param missing: Missing input files by batch.
-    :param asked: Schemes of the checked files.
     """
 
     initial: Mapping[str, str] | None = None
@@ -61,7 +59,6 @@ class SourceReading:
     :param end: Its offset after the last replayed batch, or else at the cut.
     :param has_log: Whether its offset is a position in a log that the checkpoint keeps for it.
     :param lines: Batch and log line of the replayed entries.
-    :param is_replayed: Whether any batch is read again.
     """
 
     name: str

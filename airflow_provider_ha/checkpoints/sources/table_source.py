@@ -145,7 +145,6 @@ class _Gone:
 class _DeltaHistory:
     """The log of a Delta table.
 
-    :param commits: Versions with a commit.
     :param whole: Versions with a complete checkpoint of the log.
     """
 

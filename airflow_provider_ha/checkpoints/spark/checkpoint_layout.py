@@ -27,10 +27,7 @@ _LARGEST = 4096  # bytes; an entry of a log is read once more only when it may b
 class FenceRecord:
     """Who has taken over.
 
-    :param epoch: Of the new leader.
-    :param submission: Of the new leader.
     :param writer: Unique for each attempt to write it.
-    :param at: Time, as ISO 8601.
     """
 
     epoch: int = 0
@@ -106,11 +103,7 @@ def numbers(directory: Tree, place: str = "") -> list[int]:
 
 
 def batches(directory: Tree, log: str) -> list[int]:
-    """Return the batch ids in a log of the checkpoint, ascending, without the record of a takeover at its end.
-
-    :param directory: The checkpoint.
-    :param log: ``"offsets"`` or ``"commits"``.
-    """
+    """Return the batch ids in a log of the checkpoint, ascending, without the record of a takeover at its end."""
     return _of_spark(numbers(directory, log), directory / log)
 
 

@@ -45,7 +45,6 @@ class RunningSum(Protocol):
 class SinglePass:
     """Reads a file in large pieces and keeps the last one.
 
-    :param file: The file.
     :param sums: Checksums; each receives every byte, by :meth:`finish` at the latest.
     """
 
@@ -106,10 +105,7 @@ class _SparkRecord(NamedTuple):
 
 
 class SparkSum:
-    """Checksum of a file with a ``<name>.crc`` of Spark.
-
-    :param checksum_file: Content of that file.
-    """
+    """Checksum of a file with a ``<name>.crc`` of Spark."""
 
     def __init__(self, checksum_file: bytes) -> None:
         self._recorded = checksum_file
@@ -267,7 +263,6 @@ def digest_of(
 ) -> ManifestFile:
     """Read a file to its end in pieces; return its size and digest.
 
-    :param write: Receives each piece.
     :param algorithm: Algorithm of the digest; ``None`` for the size alone.
     """
     digest, size = _begun(algorithm), 0
@@ -283,10 +278,7 @@ def digest_of(
 
 
 def recorded(size: int, algorithm: Algorithm, value: str) -> ManifestFile:
-    """Return the manifest's entry for a file with this digest.
-
-    :param value: In hex digits.
-    """
+    """Return the manifest's entry for a file with this digest."""
     if algorithm is Algorithm.SHA256:
         return ManifestFile(size=size, sha256=value)
     return ManifestFile(size=size, digest=value, algorithm=algorithm)

@@ -52,7 +52,6 @@ class NeededVersion:
     """A version of a store that a batch needs. Called, it returns the ways to load it; raises as the reader does.
 
     :param place: The partition, or the store in it, relative to the checkpoint.
-    :param version: Of the state.
     :param which: Its id with checkpoint format 2, else the provider that reads it.
     """
 
@@ -74,7 +73,6 @@ class NeededVersion:
 class StateReader:
     """Finds the state of any batch of a checkpoint; remembers names and zips, so it is made again for each look.
 
-    :param directory: The checkpoint.
     :param accept: Looks at a state file and raises ``CheckpointCorruptError`` when it is bad; without it, only an empty
         file is refused.
     """
@@ -243,7 +241,6 @@ def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateRea
 
     Checksum files are included. The order is that of the copy: logs first, so that later files cannot be torn.
 
-    :param directory: The checkpoint.
     :param batch: N, a committed batch; -1 for an empty closure.
     :param with_planned: Whether an existing ``offsets/<N+1>`` belongs to it: Spark executes exactly that batch again.
     :param reader: Shares reads between the calls for many batches.

@@ -36,7 +36,6 @@ _COMPACT = ".compact"
 def check_size(name: str, size: int) -> None:
     """Refuse a file larger than Spark's files of this name.
 
-    :param size: Bytes.
     :raises CheckpointCorruptError: It is.
     """
     limit = LARGEST_COMPACT if name.endswith(_COMPACT) else LARGEST
@@ -53,10 +52,7 @@ def first_names(found: Iterable[str]) -> list[str] | None:
 
 
 class RecentBytes:
-    """Name -> bytes; the least recently used ones make room. Safe in several threads.
-
-    :param limit: Bytes that are held at most.
-    """
+    """Name -> bytes; the least recently used ones make room. Safe in several threads."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -94,8 +90,6 @@ class UnreadableError(StorageUnavailableError):
     """A file or directory could not be read.
 
     :param path: Its path, relative to the checkpoint if known.
-    :param error: Cause.
-    :param next_step: Next step.
     """
 
     def __init__(

@@ -63,8 +63,6 @@ class LocalTree:
     """A :class:`~airflow_provider_ha.checkpoints.spark.tree.WritableTree` of this host. Safe in several threads.
 
     It holds no listing: every answer is of the moment.
-
-    :param path: The directory; it need not exist.
     """
 
     __slots__ = ("_text",)

@@ -194,7 +194,6 @@ _NO_OFFSET = "-"
 class OffsetsEntry:
     """One planned batch.
 
-    :param batch: Its id.
     :param version: Format of the entry, 1 or 2.
     :param metadata: Watermark, timestamp, and the conf pinned for this query (``conf``); may be empty (Spark 2.0).
     :param offsets: End offset of each source, in the order of the sources; ``None`` where it had none.

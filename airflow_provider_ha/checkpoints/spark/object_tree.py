@@ -109,7 +109,6 @@ def unreadable(path: str, error: StorageUnavailableError) -> UnreadableError:
 class ObjectTree:
     """A :class:`~airflow_provider_ha.checkpoints.spark.tree.Tree` of objects. Safe in several threads.
 
-    :param objects: Reads them.
     :param prefix: Of their keys; empty, or it ends with a slash.
     """
 

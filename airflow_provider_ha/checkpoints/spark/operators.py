@@ -185,7 +185,6 @@ class _Recorded:
 class StatefulOperator:
     """One stateful operator.
 
-    :param number: Its id.
     :param stores: Its stores; ``default`` is in the partition's own directory.
     :param partitions: How many it has; ``None`` when only the pinned conf tells.
     :param keyless: Whether all its state is in partition 0, at any number of partitions.
@@ -320,7 +319,6 @@ def relocate(directory: Path, place: Path) -> None:
     The copy is rewritten; its source keeps its bytes.
 
     :param directory: Current directory of its files; they may be links, and are replaced, never edited.
-    :param place: Its future absolute path.
     :raises CheckpointCorruptError: The metadata of an operator cannot be read.
     """
     for path in sorted(directory.glob("state/*/_metadata/v2/*")):

@@ -43,7 +43,6 @@ class StorageAccess:
     def files(self, output: str) -> FileStore:
         """Return the files of an output on remote storage. Lazy: reads nothing yet.
 
-        :param output: As returned by :func:`output_place`.
         :raises ConfigurationError: The options cannot be used.
         """
         if is_hdfs(output):
@@ -53,7 +52,6 @@ class StorageAccess:
     def tree(self, place: str) -> Tree:
         """Return a directory for reads. Lazy: reads nothing yet.
 
-        :param place: As returned by :func:`output_place`.
         :raises ConfigurationError: The options cannot be used.
         """
         return LocalTree(Path(place)) if is_local(place) else ObjectTree(FileStoreReader(self.files(place)))

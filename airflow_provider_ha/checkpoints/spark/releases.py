@@ -137,8 +137,6 @@ class _Pinned:
     """A pinned conf.
 
     :param since: First release, (major, minor), that reads it.
-    :param accepts: Whether a release accepts a value.
-    :param expected: Accepted values, as a clause.
     """
 
     since: tuple[int, int]

@@ -59,7 +59,6 @@ class ZipCorruptError(ValueError):
 class ZipMembers:
     """Members of a zip.
 
-    :param sizes: Unpacked bytes by name.
     :param kept: Content of the requested members by name.
     """
 
@@ -70,8 +69,6 @@ class ZipMembers:
 def read_members(pieces: Iterable[bytes], size: int, keep: Mapping[str, int]) -> ZipMembers:
     """Read all members to their end, and compare them with their checksums.
 
-    :param pieces: The bytes of the zip.
-    :param size: Size of the zip in bytes.
     :param keep: Maximum size in bytes by name, for the requested members.
     :raises ZipCorruptError: The zip is empty, or a member is cut, garbled, or has an impossible header.
     """

@@ -65,10 +65,7 @@ _STATES: dict[int, Callable[[], _State]] = {
 
 
 class BlockSum:
-    """RocksDB's checksum of a block and the byte after it, in 32 bits.
-
-    :param kind: A kind in :data:`SUMS`.
-    """
+    """RocksDB's checksum of a block and the byte after it, in 32 bits."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
@@ -116,7 +113,6 @@ _NAME = 256
 class BlockHandle(NamedTuple):
     """Position of a block.
 
-    :param offset: First byte.
     :param size: Bytes, without the trailer of five bytes.
     """
 

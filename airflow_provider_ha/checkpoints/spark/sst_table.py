@@ -55,8 +55,6 @@ _SUM_PLACE = slice(5, 9)
 class Footer:
     """A footer that was read.
 
-    :param version: Format version.
-    :param kind: Kind of checksum.
     :param base: Base of the context of the checksums; 0 before format version 6.
     :param index: ``None`` from format version 6 on: then the metaindex names it.
     """

@@ -54,7 +54,6 @@ class ChecksumMismatchError(CheckpointCorruptError):
 class ContentResult:
     """Result of a file's content check.
 
-    :param error: The damage; ``None`` without one.
     :param not_looked_into: Why its content could not be judged; empty when it was.
     """
 
@@ -63,11 +62,7 @@ class ContentResult:
 
 
 class ContentCheck:
-    """Looks into state files, as the ``accept`` of a :class:`StateReader`.
-
-    :param directory: The checkpoint.
-    :param release: Whose checksums count.
-    """
+    """Looks into state files, as the ``accept`` of a :class:`StateReader`."""
 
     def __init__(self, directory: Tree, release: Release) -> None:
         self._directory = directory

@@ -35,7 +35,6 @@ _STREAK, _LONGEST_RUN = 4, 8192
 def check_map(pieces: Iterable[bytes]) -> int:
     """Return the number of records of a delta or snapshot.
 
-    :param pieces: Its decompressed content.
     :raises StreamCorruptError: It ends before its terminator.
     """
     return _pairs(ByteStream(pieces))

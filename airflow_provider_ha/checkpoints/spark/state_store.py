@@ -42,7 +42,6 @@ class StateFile:
     """One file of the state.
 
     :param path: Relative to the checkpoint.
-    :param size: Bytes.
     """
 
     path: str
@@ -58,9 +57,7 @@ Chain = Callable[[], list[StateFile]]
 class StateStore:
     """One store.
 
-    :param directory: The checkpoint.
     :param place: Path of the store, relative to the checkpoint: ``state/0/1`` or ``state/0/1/left-keyToNumValues``.
-    :param names: Names in it.
     """
 
     directory: Tree

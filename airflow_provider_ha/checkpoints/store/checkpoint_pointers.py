@@ -28,8 +28,6 @@ from airflow_provider_ha.storage.object_store import ObjectStore
 class RemovedPointer(Record):
     """A removed pointer that could not be read.
 
-    :param node: Its path in ZooKeeper.
-    :param reason: Read error.
     :param data: Its bytes, in base64.
     """
 
@@ -48,8 +46,6 @@ class DamagedPointer:
     """A pointer as it was seen.
 
     :param number: Number of the checkpoint, known only from the name of the node.
-    :param reason: Read error.
-    :param version: Version of the node.
     """
 
     number: int

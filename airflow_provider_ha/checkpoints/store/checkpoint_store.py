@@ -61,8 +61,6 @@ class CheckpointStore:
     """Checkpoints of a job. Thread-safe.
 
     :param coordinator: The session, for reads; writes use the leadership.
-    :param store: Storage of the cluster.
-    :param area: Work area with the working directories and pins.
     :param clock: For readers' leases and the list of deletions.
     :ivar claims: Claims of the job, subsumed together with its checkpoints.
     """
@@ -245,7 +243,6 @@ class CheckpointStore:
 
         :param proven: The newest proven one, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
         :param unreadable: Digest of the pointer's bytes, which the user has seen to be unreadable.
-        :param also: Further checks of the transaction.
         :raises CheckpointMissingError: The checkpoint does not exist.
         :raises JobStateError: It is the newest one, the newest proven one, or is being read; or another process changed
             the checkpoints concurrently. It was kept.

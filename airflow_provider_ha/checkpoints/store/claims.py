@@ -53,8 +53,6 @@ class _Claimed:
     """A claimed source.
 
     :param what: Name of the readers' leases on it.
-    :param run: Run that claimed it.
-    :param mark: Marks it for deletion.
     """
 
     what: str
@@ -108,8 +106,6 @@ class Claims:
         """Mark claims for deletion that later checkpoints have replaced; return them.
 
         :param pointers: The job's checkpoints, newest first.
-        :param keep: Number of retained checkpoints.
-        :param pinned: Whether a checkpoint's files are pinned.
         :raises LeadershipError: This process may no longer write for the job.
         """
         if self._open is None:
@@ -129,7 +125,6 @@ class Claims:
     def remove(self, what: str, adopted: AdoptedCheckpoint) -> None:
         """Remove a directory outside of the cluster, for an entry of the list of deletions.
 
-        :param what: Target of the entry: ``claim-<run>``.
         :raises RecordCorruptError: That run has not claimed it, or the job still needs it; it is kept.
         :raises StorageUnavailableError: It could not be read or removed: the next call continues.
         """

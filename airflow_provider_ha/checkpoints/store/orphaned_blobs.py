@@ -52,7 +52,6 @@ _NO_RECORDS = frozenset({"job_manager_lock", "resource_manager_lock", "checkpoin
 class RecordReferences:
     """Digests and texts of a record.
 
-    :param kind: Kind of the record.
     :param digests: Digests, of blobs and of other objects.
     :param graphs: The subset that certainly are blobs: job graphs, which refer to further blobs.
     :param fields: Texts by field name; the last one of equal names.
@@ -67,7 +66,6 @@ class RecordReferences:
 def mentions(data: bytes, source: str) -> RecordReferences:
     """Return the digests and texts of a record.
 
-    :param source: Location, for the error.
     :raises RecordCorruptError: The data is not a record, or differs from its writer's data.
     """
     try:
@@ -133,8 +131,6 @@ def take_census(
 ) -> BlobReferences:
     """Read all references to blobs.
 
-    :param directories: Directories of the cluster, including savepoints.
-    :param blobs: Digests of the existing blobs.
     :raises StorageUnavailableError: Storage or a savepoint could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
@@ -266,8 +262,6 @@ class _Taker:
 class OrphanedBlobs:
     """Result of a scan.
 
-    :param blobs: Number of blobs.
-    :param named: Number of referenced blobs.
     :param young: Number of unreferenced blobs that are too young to be judged: an upload may be about to refer to them.
     :param garbage: The other blobs, with the time of their last write or renewal.
     :param problems: Unreadable objects. With any, the garbage is only a guess and is kept.
@@ -285,7 +279,6 @@ def find_orphans(
 ) -> OrphanedBlobs:
     """Find unreferenced blobs. Changes nothing.
 
-    :param directories: Directories of the cluster, including savepoints.
     :raises StorageUnavailableError: Storage or the file system could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
@@ -338,7 +331,6 @@ def _blobs(store: ObjectStore) -> Iterator[tuple[str, ObjectInfo]]:
 class OrphanCollection:
     """The collections of a cluster. Owns nothing; safe in any thread and process.
 
-    :param directories: Directories of the cluster, including savepoints.
     :param prove: Raises when this process no longer leads the cluster or a job in it.
     """
 

@@ -241,10 +241,7 @@ MANY = 10_000  # payloads that one savepoint keeps: a day at a checkpoint every 
 
 
 class PayloadCollector:
-    """Collector of a job. For one thread at a time.
-
-    :param directories: Directories of the cluster, including pins.
-    """
+    """Collector of a job. For one thread at a time."""
 
     def __init__(
         self,

@@ -47,11 +47,7 @@ class PayloadArchive(Record):
 
 
 class PayloadSpan(Model):
-    """Neighbours in an archive that were written by the same epoch and job graph.
-
-    :param first: Number of the first payload.
-    :param first_at: Its time.
-    """
+    """Neighbours in an archive that were written by the same epoch and job graph."""
 
     run: int
     epoch: int
@@ -67,8 +63,6 @@ class PayloadArchiveHead(Record):
 
     :param epoch: Highest epoch of its payloads.
     :param reach: Highest recorded batch by query.
-    :param sha256: Digest of the data.
-    :param size: Bytes of the data.
     """
 
     kind: ClassVar[str] = "payload-archive-head"
@@ -97,10 +91,7 @@ class PayloadArchiveHead(Record):
 class PayloadArchiveName:
     """Fields in the name of an archive.
 
-    :param text: The name.
-    :param first: Number of its first payload.
     :param epoch: Highest epoch of its payloads.
-    :param count: Number of payloads.
     """
 
     text: str
@@ -152,10 +143,7 @@ def make_archive(checkpoints: Sequence[Checkpoint]) -> tuple[PayloadArchiveHead,
 
 
 def chunks(sizes: Sequence[int]) -> Iterator[slice]:
-    """Yield groups of neighbours that become one archive each; payloads that do not fill one are omitted. Pure.
-
-    :param sizes: Bytes of the payloads, in order.
-    """
+    """Yield groups of neighbours that become one archive each; payloads that do not fill one are omitted. Pure."""
     start, total = 0, 0
     for end, size in enumerate(sizes, 1):
         total += size
@@ -192,10 +180,7 @@ _PAYLOAD = re.compile(rf"(\d{{{CHECKPOINT_DIGITS}}})-e(\d+)\.json")
 
 
 class PayloadName(NamedTuple):
-    """One payload that is a separate object.
-
-    :param size: Bytes.
-    """
+    """One payload that is a separate object."""
 
     number: int
     epoch: int

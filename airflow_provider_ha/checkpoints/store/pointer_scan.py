@@ -45,7 +45,6 @@ _AT_ONCE = 500
 class ScannedPointer(Generic[P]):
     """A pointer as it was read.
 
-    :param name: Name of its node.
     :param version: Version of its node: guards a replacement.
     """
 
@@ -68,11 +67,7 @@ class UnreadableRecord:
 
 @dataclass(frozen=True, slots=True)
 class PointerScan(Generic[P]):
-    """Pointers below one node, ordered by name.
-
-    :param found: The readable pointers.
-    :param unreadable: The unreadable ones, with the reason.
-    """
+    """Pointers below one node, ordered by name."""
 
     found: tuple[ScannedPointer[P], ...]
     unreadable: tuple[UnreadableRecord, ...]
@@ -158,8 +153,6 @@ class TransactionOutcome(Enum):
 def outcome_of(error: HaError, path: str, applied: Callable[[], bool]) -> TransactionOutcome:
     """Classify a transaction that raised.
 
-    :param error: The raised error.
-    :param path: The node of the transaction.
     :param applied: Reads the node back and reports whether it is byte for byte as written.
     """
     ours = isinstance(error, _REJECTED) and error.path in ("", path)

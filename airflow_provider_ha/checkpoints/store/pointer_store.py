@@ -54,11 +54,7 @@ P = TypeVar("P", bound=Record)
 
 @dataclass(frozen=True, slots=True)
 class PayloadHandle:
-    """Location of a payload.
-
-    :param key: Its key in storage.
-    :param sha256: Digest of its bytes.
-    """
+    """Location of a payload."""
 
     key: str
     sha256: str
@@ -68,7 +64,6 @@ class PayloadHandle:
 class Payloads(Generic[P]):
     """Payloads of a kind of pointer.
 
-    :param store: Their storage.
     :param handle_of: Returns the payload's handle for a pointer.
     """
 
@@ -243,9 +238,6 @@ class PointerStore(Generic[P]):
         """Mark for deletion: in one transaction, remove the pointer and list the objects to delete.
 
         :param what: Name of the readers' leases on it.
-        :param objects: Keys in storage to delete.
-        :param directories: Keys of directories to delete.
-        :param adopted: Checkpoint directories outside of the cluster to delete.
         :param version: Only if the pointer still has this version.
         :param also: Further operations of the same transaction: checks that make the removal safe.
         :returns: Id of the entry of the list; ``None`` when the pointer was removed before.
@@ -324,11 +316,7 @@ class PointerStore(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class PointerListing(Generic[P]):
-    """Pointers below a node; iterates over the readable ones, newest first.
-
-    :param pointers: Readable pointers, newest first.
-    :param unreadable: Unreadable pointers.
-    """
+    """Pointers below a node; iterates over the readable ones, newest first."""
 
     pointers: tuple[P, ...]
     unreadable: tuple[UnreadableRecord, ...]

@@ -49,9 +49,6 @@ class DeletionEntry(Record):
     """Entry ``to_delete/<job>~<what>~<unique>``: the objects to delete.
 
     :param what: Name of the readers' leases that protect them: ``checkpoint-12``.
-    :param objects: Keys in storage.
-    :param directories: Keys of directories below the work path.
-    :param adopted: Checkpoint directories outside of the cluster.
     """
 
     kind: ClassVar[str] = "to-delete"
@@ -65,10 +62,7 @@ class DeletionEntry(Record):
 
 
 class DeletionList:
-    """Entries of a job. Stateless and thread-safe.
-
-    :param clock: For the time of an entry.
-    """
+    """Entries of a job. Stateless and thread-safe."""
 
     def __init__(self, coordinator: Coordinator, paths: JobPaths, *, clock: Clock) -> None:
         self._coordinator = coordinator
@@ -222,11 +216,7 @@ class LiveRunStart:
 
 @dataclass(frozen=True, slots=True)
 class PostponedDeletion:
-    """An entry that stays on the list.
-
-    :param entry: Its id.
-    :param reason: Why its objects were not removed, or only some.
-    """
+    """An entry that stays on the list."""
 
     entry: str
     reason: str
@@ -247,9 +237,7 @@ class RemovalResult:
 class Remover:
     """Removes the objects of a cluster's list of deletions. Stateless; safe in several threads and processes.
 
-    :param directories: Directories of the cluster.
     :param objects: Storage of the cluster; without it, an entry with objects stays on the list.
-    :param clock: For the expiry of leases.
     :param adopted: Removes a checkpoint directory outside of the cluster, for the target of an entry; without it, an
         entry with such a directory stays on the list.
     """
@@ -277,8 +265,6 @@ class Remover:
         """Remove the listed objects.
 
         :param commit: ``leadership.commit`` of the job, or of the cluster for jobs without a leader.
-        :param job_id: Only the entries of this job.
-        :param entries: Only these.
         :raises LeadershipError: This process may no longer write; unfinished entries stay on the list.
         :raises CoordinationError: ZooKeeper does not answer.
         """

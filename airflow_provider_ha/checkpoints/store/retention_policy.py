@@ -29,8 +29,6 @@ class SavepointRetention:
     """Limits of a schedule's savepoints. ``None`` is unlimited.
 
     :param schedule: The schedule. Savepoints of other schedules and users are never touched.
-    :param count: Maximum number.
-    :param max_age: Maximum age.
     """
 
     schedule: str
@@ -53,7 +51,6 @@ def outlived(newer: Sequence[CheckpointPointer], keep: int) -> bool:
     """Return whether a run's claim is no longer needed: it ranks as the oldest checkpoint of that run.
 
     :param newer: Checkpoints of that run and of later ones, newest first.
-    :param keep: Number of checkpoints to keep.
     """
     return len(newer) >= max(keep, 1)  # guard: claimed-goes-too-early
 
@@ -117,10 +114,7 @@ def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
 
 
 def oldest_below(savepoints: Iterable[SavepointPointer], floor: Mapping[str, int]) -> SavepointPointer | None:
-    """Return the oldest savepoint that keeps payloads unneeded by checkpoints; ``None`` without one.
-
-    :param floor: Floor of the checkpoints.
-    """
+    """Return the oldest savepoint that keeps payloads unneeded by checkpoints; ``None`` without one."""
 
     def below(cut: Mapping[str, int]) -> bool:
         return any(batch < floor.get(query, batch) for query, batch in cut.items())

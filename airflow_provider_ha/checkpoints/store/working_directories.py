@@ -33,8 +33,6 @@ def superfluous_directories(
 ) -> list[str]:
     """Return the keys of removable directories other than *current*, oldest first.
 
-    :param area: Their work area.
-    :param current: Key of the newest working directory.
     :param drains_after: Epoch after which a fork belongs to the newest run; ``None`` when that run has finished its
         drain (``jobs.runs.drains_after``).
     :raises RecordCorruptError: A checkpoint cannot be read, so its directories are unknown; or *current* or a
@@ -105,7 +103,6 @@ def search(checkpoints: CheckpointStore, files: FileStore, current: str | None, 
 class WorkingFilesCollector:
     """Collects the files of a job in small steps. For one thread.
 
-    :param files: Holds the working directories.
     :param current: Returns the key of the current one; ``None`` for none.
     :param now: Lease time, in seconds, to schedule the next pass.
     """

@@ -54,11 +54,7 @@ class Code(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class CodeMeaning:
-    """Meaning of a code.
-
-    :param what: Spark's behaviour and the loss, in whole sentences.
-    :param next_step: The remedy, in whole sentences.
-    """
+    """Meaning of a code."""
 
     what: str
     next_step: str

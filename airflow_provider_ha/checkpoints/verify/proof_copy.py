@@ -62,7 +62,6 @@ def scratch(beside: Path | None, chosen: Path | None) -> Iterator[Path]:
 def check_space(place: Path, size: int) -> None:
     """Refuse a copy that could fill the disk, on which the query itself may be running.
 
-    :param size: Bytes of the copy.
     :raises StorageUnavailableError: The space is too small for the copy and Spark's files.
     """
     free = shutil.disk_usage(place).free

@@ -37,10 +37,8 @@ class Application(Model):
     """Script that starts the query, with its environment.
 
     :param script: A PySpark script, absolute.
-    :param arguments: Its arguments, without its name.
     :param conf: Spark's conf. The proof always sets master, addresses and temporary directories.
     :param env: Environment of the script, over that of the host.
-    :param archives: Items of ``spark.archives``.
     :param directory: Its working directory, absolute; by default the script's.
     """
 
@@ -64,7 +62,6 @@ class StateReading(Model):
     :param store: Name of the store.
     :param kind: Part that is read: ``store``, ``variable`` or ``timers``.
     :param variable: Name of the variable of ``transformWithState``.
-    :param partitions: Number of expected partitions.
     """
 
     operator: int
@@ -87,14 +84,10 @@ class ProofRequest(Model):
     :param original: Path or URI of the copy's source: a script may name it as its checkpoint location.
     :param batch: N.
     :param state_by_id: Whether the checkpoint is of format 2.
-    :param readings: State to load.
     :param query: Name of the query to start; ``None`` for the query with the checkpoint location *original*, else the
         query named like its directory.
     :param application: Application that starts it; ``None`` to start no query.
-    :param scratch: Spark's temporary files.
     :param heap: Heap of the JVM, as ``1g``.
-    :param cores: Threads of Spark.
-    :param size: Bytes of the copy.
     """
 
     copy_directory: Path
@@ -136,7 +129,6 @@ class SparkError(Model):
 class ProofMessage(Model):
     """Line of the output.
 
-    :param reading: The reading.
     :param rows: Rows of the partitions, in their order.
     :param operators: Rows of state of the query's stateful operators, in their order, after the batch.
     :param query: Name of the query that was started.

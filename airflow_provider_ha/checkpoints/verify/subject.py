@@ -87,7 +87,6 @@ class CheckpointLogs:
     :param offsets: Planned batches with a complete entry.
     :param commits: Committed batches with a complete entry.
     :param offset_log: Existing entries of the offset log, with the problems of the bad ones.
-    :param commit_log: The same for the commit log.
     :param query_id: Problem with the query id; ``None`` when it is readable.
     :param behind_id: Whether the query id is followed by data in its file, which Spark does not read.
     :param entries: Batches that have an entry, readable or not.
@@ -142,10 +141,6 @@ def read_log(
 ) -> tuple[dict[int, Entry], CheckpointLog]:
     """Return the complete entries of *log*, and the problems of the others.
 
-    :param log: ``"offsets"`` or ``"commits"``.
-    :param missing: Code of a missing entry.
-    :param corrupt: Code of an unreadable entry.
-    :param read: Reads the entry of a batch.
     :raises StorageUnavailableError: An entry could not be read.
     """
     entries: dict[int, Entry] = {}
@@ -278,7 +273,6 @@ class _EntrySums:
     """Content of an entry as sums of hashes: independent of order, in constant memory.
 
     :param previous: The previous existing compact entry; -1 for none.
-    :param whole: The sum of all its lines.
     :param before: The sum of the lines up to *previous*.
     :param each: Log offset -> the sum of its lines, for lines after *previous*.
     """
@@ -365,10 +359,8 @@ def _read(log: CompactibleLog, entry: int) -> _EntrySums:
 class VerificationSubject:
     """A checkpoint under verification.
 
-    :param directory: The checkpoint.
     :param release: The release that will start from it.
     :param reader: Finds its state files, and reads them to the requested depth.
-    :param logs: Its logs, read once.
     :param looked_into: Results for source log entries: many batches need the same entry.
     :param kind: Whether its query keeps state.
     :param refused_conf: Problems of a pinned conf: most entries pin the same one.

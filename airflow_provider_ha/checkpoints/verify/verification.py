@@ -241,7 +241,6 @@ def settled(
 ) -> VerificationReport:
     """Judge again while a file is missing under a running query: the query may have purged it.
 
-    :param look: Judges the checkpoint.
     :param went_on: Whether the query planned or committed a batch since the previous judgement.
     """
     for _ in range(_LOOKS - 1):

@@ -39,7 +39,6 @@ class BaseEntry:
 
     :param name: Relative to the query directory.
     :param place: Of the file itself, relative to the storage root: never in another base.
-    :param length: Bytes.
     :param mtime: Milliseconds since 1970, from the storage; 0 if unknown.
     :param etag: From the store, without quotes; empty if it has none.
     """

@@ -70,8 +70,6 @@ class Garbage:
     """A file that is not needed.
 
     :param key: Relative to the storage root.
-    :param size: Bytes.
-    :param why: Reason.
     """
 
     key: str
@@ -83,18 +81,12 @@ class Garbage:
 class GarbageSearch:
     """The search in the working directories of one job.
 
-    :param files: Holds them.
     :param live: Prefix of the job's working directories, with a final slash.
-    :param cuts: Retained cuts.
     :param current: Key of the current working directory, which is never over; ``None`` for none.
     :param now: The storage's time, in milliseconds since 1970.
     :param kept: Number of batches to keep per query, in addition to the last one.
-    :param grace: Minimum age of a removed file.
     :ivar known: Key of a query directory of the current one -> its known needs for a takeover, after the last step.
     :ivar garbage: The outcome, in the order of removal: complete after the last step.
-    :ivar directories: Number of working directories.
-    :ivar seen: Number of files.
-    :ivar size: Their bytes.
     """
 
     files: FileStore

@@ -64,8 +64,6 @@ class Bases:
 class LayeredReader:
     """An :class:`~airflow_provider_ha.storage.file_store.ObjectReader` of the own and inherited files of a directory.
 
-    :param files: Holds all files.
-    :param bases: Reads the bases.
     :param query_of: Returns the query directory that contains, or is, a key; ``None`` for a key above them.
     """
 

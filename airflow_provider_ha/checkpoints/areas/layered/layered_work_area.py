@@ -65,7 +65,6 @@ class LayeredWorkArea:
     """A :class:`~airflow_provider_ha.checkpoints.areas.work_area.WorkArea` of files that are never moved.
 
     :param files: The files below the root of one cluster.
-    :param clock: Gives a fence its time.
     :raises ConfigurationError: Spark has no file system for this storage.
     """
 

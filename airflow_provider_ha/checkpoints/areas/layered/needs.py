@@ -156,11 +156,7 @@ class NeedsRecord(Record):
 
 @dataclass(frozen=True, slots=True)
 class KnownNeeds:
-    """Known needs of a query directory.
-
-    :param needs: Complete at the last visit.
-    :param tables_before: As in the record.
-    """
+    """Known needs of a query directory."""
 
     needs: NeededFiles
     tables_before: int

@@ -169,7 +169,6 @@ ATTEMPTS = 100  # each lost one means that the old driver finished half a batch
 class OccupiedSlot:
     """Outcome of a fence.
 
-    :param at: Final progress of the query.
     :param entry: Name of the entry with the record.
     :param attempts: Number of attempts: the old driver won all but the last.
     """
@@ -200,10 +199,6 @@ def next_entry(at: Progress) -> str:
 def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> OccupiedSlot:
     """Fence one query directory; repeatable, also after a crash at any step and by another leader.
 
-    :param files: Holds it.
-    :param key: Key of the query directory.
-    :param directory: The same directory, for reads.
-    :param record: Content of the slot.
     :raises CheckpointCorruptError: Its log cannot be fenced.
     :raises StorageUnavailableError: The outcome is unknown.
     """

@@ -108,7 +108,6 @@ class TarMember:
     """One file of an archive.
 
     :param name: As in the archive, unchecked.
-    :param size: Bytes of content, without padding.
     """
 
     name: str
@@ -216,8 +215,6 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
     """Write the archive *target* of a savepoint; return its size in bytes.
 
-    :param directory: The savepoint.
-    :param savepoint: Its manifest.
     :param target: ``.tar``, ``.tar.gz`` or ``.tar.zst``; must not exist.
     :raises CheckpointCorruptError: A file differs from the manifest.
     :raises ConfigurationError: The target has another suffix, or no parent directory.

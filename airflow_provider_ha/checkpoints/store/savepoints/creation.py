@@ -55,11 +55,7 @@ ATTEMPTS = 5
 class CutPart(Generic[Dir]):
     """A query's part of a cut.
 
-    :param directory: Its checkpoint, in use by Spark.
-    :param batch: N.
-    :param sink: Position of its sink.
     :param sink_log: The log of its file sink; ``None`` for any other sink.
-    :param sources: Its sources.
     """
 
     directory: Dir
@@ -80,7 +76,6 @@ def take(
     """Make a savepoint of all *sources*; their queries may be running.
 
     :param sources: Downstream first.
-    :param layout: Place of the savepoint; empty.
     :param spark_version: The release that will start from it; the installed one by default.
     :raises CheckpointMissingError: A query lacks the batch, or purged files during each attempt.
     :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
@@ -143,8 +138,6 @@ def _attempt(
 def gather(draft: SavepointCopies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
     """Copy the closures of all queries of a cut; return the completed manifest.
 
-    :param head: The manifest without queries and files.
-    :param parts: Query -> its part of the cut.
     :raises CheckpointMissingError: Spark purged a batch of the cut during the copy: take a newer cut.
     :raises CheckpointCorruptError: A file of the closure is damaged.
     """

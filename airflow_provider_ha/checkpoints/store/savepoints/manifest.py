@@ -70,7 +70,6 @@ def parse_manifest(directory: Tree, data: bytes) -> Savepoint:
 def pointer_to(key: str, savepoint: Savepoint, data: bytes) -> SavepointPointer:
     """Return the pointer to a savepoint, with the digest of its manifest.
 
-    :param key: Key of its directory.
     :param data: The bytes of the manifest as stored: another release may serialize it differently.
     """
     return SavepointPointer(

@@ -88,7 +88,6 @@ class CachedDigests(Record):
 class DigestCache:
     """The known digests, for one savepoint.
 
-    :param path: The cache file; need not exist.
     :param new: An empty directory, just created where the savepoint will be.
     :raises OSError: *new* could not be inspected.
     """
@@ -332,7 +331,6 @@ class DirectoryDraft:
 class DirectoryLayout:
     """Layout of a savepoint in a local directory.
 
-    :param target: The directory; must not exist.
     :param link: Whether to use hard links where possible; the manifest records it.
     :param digests: Whether links are digested. If so, each file is read once, for the first savepoint that contains it,
         and a file with a Spark checksum is not read. Copies are always digested.

@@ -32,8 +32,6 @@ class TornError(CheckpointCorruptError):
 class SavepointSource(Generic[At]):
     """One query to save.
 
-    :param query: Its name in the savepoint.
-    :param directory: Its checkpoint.
     :param batch: N; ``None`` for the newest committed batch.
     :param sink: Output of its file sink, whose log belongs to the cut; ``None`` for any other sink.
     """

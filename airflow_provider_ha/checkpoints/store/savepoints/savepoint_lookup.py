@@ -85,12 +85,7 @@ def _list_them(store: SavepointStore) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SavepointInTree:
-    """A savepoint that is not on a local file system.
-
-    :param place: Its directory.
-    :param savepoint: Its manifest.
-    :param location: Its URI.
-    """
+    """A savepoint that is not on a local file system."""
 
     place: Tree
     savepoint: Savepoint

@@ -43,11 +43,7 @@ class ReadableSavepoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SavepointTree:
-    """A savepoint of a work area on any storage (:class:`ReadableSavepoint`).
-
-    :param place: One directory per query.
-    :param savepoint: Its manifest.
-    """
+    """A savepoint of a work area on any storage (:class:`ReadableSavepoint`)."""
 
     place: Tree
     savepoint: Savepoint
@@ -63,11 +59,7 @@ class SavepointTree:
 
 @dataclass(frozen=True, slots=True)
 class QueryReport:
-    """Judgement of a query's checkpoint in a savepoint.
-
-    :param judgement: Of the batch of the cut.
-    :param report: Verification report of its directory.
-    """
+    """Judgement of a query's checkpoint in a savepoint."""
 
     judgement: RestorableAt
     report: VerificationReport
@@ -78,7 +70,6 @@ class SavepointReport:
     """Result of the judgement: from every byte, or on S3 from the etags of the objects.
 
     :param files: Mismatches with the manifest; empty when all files match.
-    :param queries: Query -> judgement of its checkpoint.
     """
 
     stored: StoredSavepoint

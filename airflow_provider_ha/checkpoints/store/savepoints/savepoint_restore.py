@@ -143,7 +143,6 @@ def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None 
 def copied(stored: StoredSavepoint, target: WritableTree) -> Savepoint:
     """Copy a savepoint to *target*; return the new manifest.
 
-    :param target: Its directory; empty.
     :raises CheckpointCorruptError: The source differs from its manifest.
     :raises ObjectExistsError: A file of the target exists.
     :raises StorageUnavailableError: A read or write failed.

@@ -73,11 +73,7 @@ class SavepointRequest:
     """Request for a savepoint.
 
     :param savepoint_id: Two requests with one id make one savepoint.
-    :param cut: Query -> N.
-    :param sinks: Query -> its sink.
-    :param sources: Query -> its sources.
     :param sink_logs: Query -> log of its file sink; by default the log in the sink's output.
-    :param graph: Digest of the job graph.
     :param schedule: Name of the schedule that makes it and may remove it; ``None`` for a user's savepoint.
     """
 
@@ -97,9 +93,6 @@ class SavepointRequest:
 class SavepointStore:
     """The savepoints of a job.
 
-    :param coordinator: The session, for reads.
-    :param area: Holds the savepoints.
-    :param clock: For their time and for readers' leases.
     :param start: Returns the start of the live run; needed to remove savepoints.
     """
 
