@@ -26,7 +26,7 @@ from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog, 
 from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets
 from airflow_provider_ha.checkpoints.sources.source_registry import kafka_topics, read_tables
-from airflow_provider_ha.checkpoints.sources.source_type import TableHistory
+from airflow_provider_ha.checkpoints.sources.source_type import SourceFacts
 from airflow_provider_ha.checkpoints.sources.table_source import TableSource, UnknownHistory
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import OFFSETS, SOURCES
 from airflow_provider_ha.checkpoints.spark.files import names, read, read_text
@@ -69,30 +69,21 @@ class UnknownFact:
 
 
 @dataclass(frozen=True, slots=True)
-class ExternalState:
+class ExternalState(SourceFacts):
     """External facts about a query.
 
-    :param initial: Initial offset by source, for sources that keep it (Kafka, rate).
-    :param kafka: The brokers' offsets of the recorded topics, by partition; ``None`` if unknown.
     :param sink_gone: Whether the table is missing, although the cut has a batch.
     :param table_batch: Highest batch of this query in the table; ``None`` when the sink is not a table, or if unknown.
     :param given: Notes about the batches given to its fenced ``foreachBatch`` function, by epoch.
-    :param missing: Missing or replaced input files of its record, by batch.
-    :param asked: Schemes of the checked input files; ``None`` without a check.
     :param replaced: The files in *missing* that were replaced.
-    :param tables: History of the table by source, for recorded locations.
     """
 
     initial: Mapping[str, str] = field(default_factory=dict)
-    kafka: Mapping[Partition, PartitionOffsets] | None = None
     sink_gone: bool = False
     table_batch: int | None = None
     given: Mapping[int, ForeachBatchRecord] = field(default_factory=dict)
     unknown: tuple[UnknownFact, ...] = ()
-    missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    asked: frozenset[str] | None = None
     replaced: frozenset[str] = frozenset()
-    tables: Mapping[str, TableHistory] = field(default_factory=dict)
 
 
 def look_around(

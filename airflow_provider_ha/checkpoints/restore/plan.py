@@ -29,7 +29,6 @@ from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
 from airflow_provider_ha.checkpoints.sinks.sink_type import OWN_OUTPUT, RestoreFindings, SinkCase
 from airflow_provider_ha.checkpoints.sources.input_files import judge_files, judge_unasked
 from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, judge_inputs
-from airflow_provider_ha.checkpoints.sources.source_type import SourceFacts
 
 
 _SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
@@ -292,9 +291,7 @@ def judge_sources(
     :returns: Inputs that the sources must provide again.
     """
     found = around or ExternalState()
-    asked = found.asked or frozenset()
-    known = SourceFacts(found.initial, found.kafka, found.missing, asked, sources.topics, found.tables)
-    inputs = inputs_of(cut, replay, known if around is not None else None)
+    inputs = inputs_of(cut, replay, replace(around, topics=sources.topics) if around is not None else None)
     judge_files(found.missing, replay, findings, found.replaced)
     if found.asked is not None:
         judge_unasked(replay, found.asked, findings)

@@ -95,7 +95,7 @@ class FileSource(SourceType):
         gone = {
             path for batch in {batch for batch, _ in reading.lines} for path in reading.facts.missing.get(batch, ())
         }
-        asked = all(_scheme(line) in reading.facts.asked for _, line in reading.lines)
+        asked = all(_scheme(line) in (reading.facts.asked or ()) for _, line in reading.lines)
         return SourceInput(
             source=reading.name, unit="files", amount=len(reading.lines), gone=len(gone) if asked else None
         )
@@ -127,7 +127,7 @@ def judge_files(
 
 def judge_unasked(replay: Iterable[BatchEntry], asked: frozenset[str], findings: RestoreFindings) -> None:
     """Judge file sources on file systems that cannot be read from here: their files are unknown."""
-    schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in _files(entry)} - asked)
+    schemes = sorted({urlsplit(file.path).scheme for entry in replay for file in input_files(entry)} - asked)
     for scheme in (scheme for scheme in schemes if scheme not in SCHEMES | {HDFS}):
         findings.add_unknown(
             f"input files of the replayed batches are on a file system ({scheme}:) that cannot be queried from here",
@@ -141,7 +141,7 @@ def look_for(entries: Iterable[BatchEntry], reach: StorageAccess | None = None) 
     :param reach: Access to S3 and HDFS; by default from the environment.
     """
     reach = reach or StorageAccess()
-    recorded = {entry.batch: tuple(_files(entry)) for entry in entries}
+    recorded = {entry.batch: tuple(input_files(entry)) for entry in entries}
     every = sorted({file for files in recorded.values() for file in files})
     changed: dict[InputFile, InputFileStatus | None] = {}
     asked, failed = LOCAL, None
@@ -177,7 +177,7 @@ def measure(entry: BatchEntry, reach: StorageAccess) -> dict[str, tuple[int | No
     :raises StorageUnavailableError: A file system does not answer.
     :raises ConfigurationError: A file system is not accessible from here.
     """
-    files = list(_files(entry))
+    files = list(input_files(entry))
     if len(files) > MEASURED_AT_MOST:
         return {}
     by_way: dict[str, list[InputFile]] = {}
@@ -206,7 +206,8 @@ def _scheme(line: str) -> str:
         return ""
 
 
-def _files(entry: BatchEntry) -> Iterator[InputFile]:
+def input_files(entry: BatchEntry) -> Iterator[InputFile]:
+    """Yield the input files in the records of a batch."""
     for source in entry.sources:
         yield from _files_of(source, entry)
 

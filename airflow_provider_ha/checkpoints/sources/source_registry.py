@@ -5,15 +5,14 @@ Only recorded facts are used: a name that would be a guess is omitted. Names nev
 
 from __future__ import annotations
 
-import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SourceInput
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
-from airflow_provider_ha.checkpoints.sources.input_files import FileSource
+from airflow_provider_ha.checkpoints.sources.input_files import FileSource, input_files
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import parse_kafka_offset
 from airflow_provider_ha.checkpoints.sources.source_type import (
     CountedSource,
@@ -128,7 +127,8 @@ def read_by(entries: Iterable[BatchEntry], brokers: str | None) -> tuple[Dataset
     known = list(entries)
     topics = kafka_topics(known, {})
     found = {topic_name(brokers, topic) for topic in topics} if brokers else set()
-    found |= {name for path in _files(known) if (name := place_name(_directory(path))) is not None}
+    paths = {file.path for entry in known for file in input_files(entry)}
+    found |= {name for path in paths if (name := place_name(_directory(path))) is not None}
     return tuple(sorted(found))
 
 
@@ -163,18 +163,6 @@ def place_name(place: str) -> DatasetName | None:
     if parts.scheme == HDFS:
         return DatasetName(f"{HDFS}://{authority}", f"/{path}")
     return None
-
-
-def _files(entries: Iterable[BatchEntry]) -> Iterator[str]:
-    for entry in entries:
-        for lines in entry.sources.values():
-            for line in lines:
-                try:
-                    path = json.loads(line)["path"]
-                except (ValueError, KeyError, TypeError):
-                    continue
-                if isinstance(path, str):
-                    yield path
 
 
 def _directory(path: str) -> str:

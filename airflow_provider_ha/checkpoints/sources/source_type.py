@@ -38,6 +38,8 @@ class SourceFacts:
 
     :param initial: Initial offset by source, for sources that keep it (Kafka, rate); ``None`` when it was not read.
     :param kafka: The brokers' offsets by partition; ``None`` when they did not answer.
+    :param missing: Missing or replaced input files of replayed batches, by batch.
+    :param asked: Schemes of the checked input files; ``None`` without a check.
     :param topics: Topic ids at the time the rows were read, by topic.
     :param tables: History of the table by source, for recorded locations.
     """
@@ -45,7 +47,7 @@ class SourceFacts:
     initial: Mapping[str, str] | None = None
     kafka: Mapping[Partition, PartitionOffsets] | None = None
     missing: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, TableHistory] = field(default_factory=dict)
 

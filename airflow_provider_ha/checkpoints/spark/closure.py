@@ -49,25 +49,19 @@ _HDFS_PROVIDER = "HDFSBackedStateStoreProvider"
 
 @dataclass(frozen=True, slots=True)
 class NeededVersion:
-    """A version of a store that a batch needs. Called, it returns the ways to load it; raises as the reader does.
+    """A version of a store that a batch needs.
 
     :param place: The partition, or the store in it, relative to the checkpoint.
     :param which: Its id with checkpoint format 2, else the provider that reads it.
+    :param ways: Returns the ways to load it, in Spark's order; raises as the reader does.
+    :param repairs: Returns the ways that Spark goes, where it repairs, when the snapshot it tried first is bad.
     """
 
     place: str
     version: int
     which: str
-    _find: Callable[[], list[Chain]] = field(compare=False)
-    _repairs: Callable[[], list[Chain]] = field(compare=False, default=list)
-
-    def __call__(self) -> list[Chain]:
-        """Return the ways to load it, in Spark's order."""
-        return self._find()
-
-    def repairs(self) -> list[Chain]:
-        """Return the ways that Spark goes, where it repairs, when the snapshot it tried first is bad."""
-        return self._repairs()
+    ways: Callable[[], list[Chain]] = field(compare=False)
+    repairs: Callable[[], list[Chain]] = field(compare=False, default=list)
 
 
 class StateReader:
@@ -89,8 +83,8 @@ class StateReader:
 
         :raises CheckpointCorruptError: A file is missing, does not match its reference, or cannot be read.
         """
-        for find in self.stores_needed(offsets, commits):
-            yield from self.first_whole(find())
+        for need in self.stores_needed(offsets, commits):
+            yield from self.first_whole(need.ways())
 
     def stores_needed(self, offsets: OffsetsEntry, commits: CommitsEntry) -> Iterator[NeededVersion]:
         """Yield, for each store, what finds the ways to load it; both raise as :meth:`files` does.
@@ -133,7 +127,7 @@ class StateReader:
 
     def _look(self, need: NeededVersion) -> CheckpointCorruptError | None:
         try:
-            for file in self._first_whole(need(), check_not_empty):
+            for file in self._first_whole(need.ways(), check_not_empty):
                 self._accept(file)
         except CheckpointCorruptError as error:
             return error

@@ -6,9 +6,8 @@ contract 6). A judgement lists only the requirements of the judged batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.verify.codes import Code
@@ -17,23 +16,7 @@ from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerd
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 
 
-class VerifiedReport(Protocol):
-    """The view of a verification report that a decision needs."""
-
-    @property
-    def restorable(self) -> Sequence[int]:
-        """Restorable batches of the directory."""
-
-    @property
-    def batches(self) -> Sequence[BatchVerdict]:
-        """Verdicts on all batches in its logs."""
-
-    @property
-    def findings(self) -> Sequence[Finding]:
-        """All findings."""
-
-
-Verify = Callable[[Tree], VerifiedReport]
+Verify = Callable[[Tree], VerificationReport]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +48,7 @@ class RestorableAt:
         return CheckpointCorruptError(query if first.path == "." else f"{query}/{first.path}", first.found)
 
 
-def restorable_at(report: VerifiedReport, batch: int) -> RestorableAt:
+def restorable_at(report: VerificationReport, batch: int) -> RestorableAt:
     """Return the judgement of *batch* from a verification of its directory. Pure."""
     if batch < 0 or batch in report.restorable:
         return RestorableAt(batch, answer=True)
@@ -82,7 +65,7 @@ def restorable_at(report: VerifiedReport, batch: int) -> RestorableAt:
     return RestorableAt(batch, answer=False, findings=of_all or (absent,))
 
 
-def verdict_on(report: VerifiedReport, batch: int | None) -> BatchVerdict | None:
+def verdict_on(report: VerificationReport, batch: int | None) -> BatchVerdict | None:
     """Return the verdict on a batch; ``None`` when neither log has it."""
     return next((verdict for verdict in report.batches if verdict.batch == batch), None)
 
@@ -93,7 +76,7 @@ def all_of(answers: Iterable[bool | None]) -> bool | None:
     return False if False in given else None if None in given else True
 
 
-def verifier(depth: Depth, spark_version: str | None) -> Callable[[Tree], VerificationReport]:
+def verifier(depth: Depth, spark_version: str | None) -> Verify:
     """Return ``verify.verify`` with a fixed depth and Spark release."""
     return lambda directory: verify(directory, depth=depth, spark_version=spark_version)
 

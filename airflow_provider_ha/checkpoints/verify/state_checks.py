@@ -230,7 +230,7 @@ def _is_schema(data: bytes) -> bool:
 def _check_store(reader: StateReader, need: NeededVersion, batch: int, release: Release, findings: Findings) -> None:
     chains: list[Chain] = []
     try:
-        chains = need()
+        chains = need.ways()
         reader.whole(chains[0])
     except CheckpointCorruptError as error:
         older = _goes_on(error, release) and any(_is_whole(reader, find) for find in (lambda: chains[1:], need.repairs))

@@ -160,7 +160,7 @@ def files_of(stores: Mapping[str, list[NeededVersion]]) -> Iterator[StateFile]:
     """Yield each store's files to read first. Unreadable files are left to later checks."""
     for need in chain.from_iterable(stores.values()):
         with suppress(CheckpointCorruptError, StorageUnavailableError):
-            yield from need()[0]()
+            yield from need.ways()[0]()
 
 
 def look_into_state(

@@ -93,15 +93,24 @@ def take(
     )
     for source in sources:
         _batch(layout, source)
-    try:
-        return attempts(
-            _attempt,
-            layout,
-            sources,
+
+    def attempt() -> Savepoint:
+        cut = {source.query: _batch(layout, source) for source in sources}
+        created_at = (clock or SystemClock()).now()
+        head = Savepoint(
+            savepoint_id=f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}",
+            created_at=created_at,
             label=label,
+            queries={},
+            files={},
             spark_version=spark_version or installed_version(),
-            clock=clock or SystemClock(),
         )
+        with layout.draft() as draft:
+            parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
+            return draft.seal(gather(draft, head, parts))
+
+    try:
+        return attempts(attempt)
     except CheckpointMissingError as error:
         if all(source.batch is not None for source in sources):
             raise
@@ -110,29 +119,6 @@ def take(
             next_step="Let Spark keep more batches (spark.sql.streaming.minBatchesToRetain), or use hard links for "
             "a local directory",
         ) from error
-
-
-def _attempt(
-    layout: SavepointLayout[At, Dir],
-    sources: Sequence[SavepointSource[At]],
-    *,
-    label: str,
-    spark_version: str,
-    clock: Clock,
-) -> Savepoint:
-    cut = {source.query: _batch(layout, source) for source in sources}
-    created_at = clock.now()
-    head = Savepoint(
-        savepoint_id=f"{created_at:%Y%m%dT%H%M%SZ}-{new_id()[:8]}",
-        created_at=created_at,
-        label=label,
-        queries={},
-        files={},
-        spark_version=spark_version,
-    )
-    with layout.draft() as draft:
-        parts = {source.query: _part(layout, source, cut[source.query]) for source in sources}
-        return draft.seal(gather(draft, head, parts))
 
 
 def gather(draft: SavepointCopies[Dir], head: Savepoint, parts: Mapping[str, CutPart[Dir]]) -> Savepoint:
