@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSinks
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import log_files
 from airflow_provider_ha.checkpoints.sinks.sink_registry import SINK_TYPES, sink_connector, type_of
-from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase, SinkState, SinkType
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings, SinkCase, SinkState, SinkType
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, RestoreRefusedError
 from tests.contract.sinks import OUTPUTS, Make, Output, Servers, connect, keep
@@ -130,7 +129,7 @@ def test_a_seeded_output_goes_on_after_the_cut(output: Output, empty: Output, tm
 
 
 def judged(output: Output, case: SinkCase) -> tuple[list[Verdict], dict[int, str]]:
-    judgement = PlanFindings("q")
+    judgement = RestoreFindings("q")
     set_aside = connect(output).judge(case, judgement)
     return [finding.verdict for finding in judgement.findings], set_aside
 
@@ -183,7 +182,7 @@ def test_an_output_that_is_not_named_yet_has_nothing_and_lacks_nothing(make: Mak
     unnamed = make("out").sink.model_copy(update={"path": None})
     connector = sink_connector(unnamed)
     assert connector is not None
-    judgement = PlanFindings("q")
+    judgement = RestoreFindings("q")
 
     set_aside = connector.judge(SinkCase(CUT, connector.state(CUT, None), top=CUT), judgement)
 

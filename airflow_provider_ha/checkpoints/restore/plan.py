@@ -34,27 +34,6 @@ from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, j
 _SEVERITY = (Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE, Verdict.LOSS_POSSIBLE, Verdict.IMPOSSIBLE)
 
 
-@dataclass(slots=True)
-class PlanFindings:
-    """Judgement of a query so far."""
-
-    query: str
-    findings: list[PlanFinding] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-
-    def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
-        """Note a finding."""
-        self.findings.append(
-            PlanFinding(query=self.query, verdict=verdict, reason=f"{self.query}: {reason}", ways_out=ways_out)
-        )
-
-    def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Add an unknown fact: at worst rows are lost, and a plan never assumes otherwise."""
-        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to continue without this fact"
-        self.unknown.append(reason)
-        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe
-
-
 def worst(findings: Iterable[PlanFinding]) -> Verdict:
     """Return the verdict of a plan: that of its worst finding."""
     return max((finding.verdict for finding in findings), key=_SEVERITY.index, default=Verdict.SAFE)
@@ -71,7 +50,7 @@ def not_accepted(plan: RestorePlan, allow: Collection[Verdict]) -> list[Verdict]
     return sorted(refused, key=_SEVERITY.index, reverse=True)
 
 
-def judge_timeline(facts: QueryFacts, judgement: PlanFindings) -> None:
+def judge_timeline(facts: QueryFacts, judgement: RestoreFindings) -> None:
     """Judge whether the cut is on the sinks' timeline."""
     if facts.left_by is not None:  # guard: cuts-that-a-later-run-has-left-are-safe
         judgement.add(
@@ -117,7 +96,7 @@ def plan_restore(facts: RestoreFacts, choices: RestoreChoices) -> RestorePlan:
     """Return the plan of a restore. Pure: the plan is complete, and is never changed afterwards."""
     case, queries, judgements = facts.case, {}, []
     for name, known in facts.queries.items():
-        judgement = PlanFindings(name)
+        judgement = RestoreFindings(name)
         decide = _continue_output if choices.same_output else _other_output
         declared = _declared(known) if name in choices.repeatable else known
         queries[name] = decide(declared, judgement, choices.reset_query_ids.get(name))
@@ -155,8 +134,8 @@ def _declared(known: QueryFacts) -> QueryFacts:
     return replace(known, cut=known.cut.model_copy(update={"sink": sink}))
 
 
-def _begun_later(query: str, batch: int) -> PlanFindings:
-    judgement = PlanFindings(query)
+def _begun_later(query: str, batch: int) -> RestoreFindings:
+    judgement = RestoreFindings(query)
     judgement.add(
         Verdict.LOSS_POSSIBLE,
         f"the cut does not have it, so it begins anew, and its sink was given batches up to {batch}: a sink "
@@ -200,7 +179,7 @@ def _unnamed_sinks(facts: RestoreFacts) -> list[str]:
     ]
 
 
-def _other_output(facts: QueryFacts, judgement: PlanFindings, reset_query_id: str | None) -> QueryPlan:
+def _other_output(facts: QueryFacts, judgement: RestoreFindings, reset_query_id: str | None) -> QueryPlan:
     type_of(facts.cut.sink).judge(facts.cut.sink, SinkCase(facts.cut.batch, facts.sink, top=None), judgement)
     _judge_drained(facts, (), judgement)
     _judge_unknown(facts, judgement)
@@ -209,7 +188,7 @@ def _other_output(facts: QueryFacts, judgement: PlanFindings, reset_query_id: st
     return QueryPlan(batch=facts.cut.batch, sink=facts.cut.sink, inputs=inputs, query_id=reset_query_id)
 
 
-def _judge_shared(facts: QueryFacts, judgement: PlanFindings, *, has_fresh_id: bool) -> None:
+def _judge_shared(facts: QueryFacts, judgement: RestoreFindings, *, has_fresh_id: bool) -> None:
     """Judge a sink of unknown location, like a function: the other job may write to the same place.
 
     The driver itself compares directories of files, and reads a table's batches by the query's previous id.
@@ -230,7 +209,7 @@ def _judge_shared(facts: QueryFacts, judgement: PlanFindings, *, has_fresh_id: b
         )
 
 
-def _continue_output(facts: QueryFacts, judgement: PlanFindings, reset_query_id: str | None) -> QueryPlan:
+def _continue_output(facts: QueryFacts, judgement: RestoreFindings, reset_query_id: str | None) -> QueryPlan:
     cut, drained = facts.cut, facts.drain
     if drained is not None and drained.batch <= cut.batch:
         drained = None
@@ -299,7 +278,7 @@ def judge_sources(
     return inputs
 
 
-def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: PlanFindings) -> None:
+def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: RestoreFindings) -> None:
     own = () if facts.own_entry is None else (facts.own_entry,)  # guard: drained-states-go-on
     drained = next((entry for entry in (*own, *replay) if is_drained(entry)), None)
     if drained is not None:
@@ -310,6 +289,6 @@ def _judge_drained(facts: QueryFacts, replay: Iterable[BatchEntry], judgement: P
         )
 
 
-def _judge_unknown(facts: QueryFacts, judgement: PlanFindings) -> None:
+def _judge_unknown(facts: QueryFacts, judgement: RestoreFindings) -> None:
     for each in facts.around.unknown if facts.around is not None else ():
         judgement.add_unknown(each.reason, *filter(None, (each.next_step,)))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import PlanFinding, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import ConfigurationError
@@ -79,14 +79,25 @@ class SinkCase:
     drain_wrote: bool = False
 
 
-class RestoreFindings(Protocol):
-    """Collector of findings that keep a restore from being SAFE."""
+@dataclass(slots=True)
+class RestoreFindings:
+    """Findings that keep the restore of a query from being SAFE, and unknown facts."""
+
+    query: str
+    findings: list[PlanFinding] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:
         """Note a finding."""
+        self.findings.append(
+            PlanFinding(query=self.query, verdict=verdict, reason=f"{self.query}: {reason}", ways_out=ways_out)
+        )
 
     def add_unknown(self, reason: str, *ways_out: str) -> None:
-        """Add an unknown fact."""
+        """Add an unknown fact: at worst rows are lost, and a plan never assumes otherwise."""
+        name = f"name the query (--accept-unverified {self.query}) and LOSS_POSSIBLE to continue without this fact"
+        self.unknown.append(reason)
+        self.add(Verdict.LOSS_POSSIBLE, f"not known: {reason}", *ways_out, name)  # guard: unknown-is-safe
 
 
 class SinkConnector(Protocol):

@@ -18,10 +18,10 @@ from functools import partial
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, read_started, readable
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, ExternalState, look_at_sources
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
+from airflow_provider_ha.checkpoints.restore.plan import judge_sources
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import is_seeding
-from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings, SinkCase
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sources.input_files import look_for
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, queries
@@ -150,8 +150,8 @@ class InFlightJudge:
         ignores = self.graph.conf.get(IGNORE_MISSING, "").lower() == "true"
         return every, losses(replace(around, missing={}) if ignores else around, noted.tolerant)
 
-    def _sink(self, query: str, directory: Tree, sink: QuerySink | None) -> PlanFindings:
-        judgement = PlanFindings(query)
+    def _sink(self, query: str, directory: Tree, sink: QuerySink | None) -> RestoreFindings:
+        judgement = RestoreFindings(query)
         if sink is None or sink.kind is not SinkKind.FILE or sink.path is None:
             return judgement
         output, at = FileSink(sink.path, self.reach), progress(directory)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import judge_files, look_for, measure
 from airflow_provider_ha.checkpoints.sources.table_source import DeltaSource
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
@@ -48,7 +48,7 @@ class Inputs:
         return bare.model_copy(update={"lengths": measure(bare, self.reach)})
 
     def judged(self, recorded: BatchEntry) -> list[tuple[Verdict, str]]:
-        found, judgement = look_for([recorded], self.reach), PlanFindings("q")
+        found, judgement = look_for([recorded], self.reach), RestoreFindings("q")
         judge_files(found.missing, [recorded], judgement, found.replaced)
         assert (found.error, "hdfs" in found.asked) == (None, True)
         return [(finding.verdict, finding.reason) for finding in judgement.findings]

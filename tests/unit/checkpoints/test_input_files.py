@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
 from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import (
     MEASURED_AT_MOST,
     judge_files,
@@ -51,7 +51,7 @@ def test_a_clock_of_whole_seconds_replaces_nothing(file: Path) -> None:
 def test_a_file_that_was_replaced_is_impossible_to_replay_as_one_that_is_gone(file: Path, timestamp: int) -> None:
     os.utime(file, ns=(0, 1_700_000_000_250_000_000))
     recorded = entry(file.as_uri(), timestamp)
-    found, judgement = look_for([recorded]), PlanFindings("q")
+    found, judgement = look_for([recorded]), RestoreFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 
@@ -61,7 +61,7 @@ def test_a_file_that_was_replaced_is_impossible_to_replay_as_one_that_is_gone(fi
 
 def test_a_file_that_is_gone_is_impossible_to_replay(tmp_path: Path) -> None:
     recorded = entry((tmp_path / "gone.json").as_uri(), 1)
-    found, judgement = look_for([recorded]), PlanFindings("q")
+    found, judgement = look_for([recorded]), RestoreFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 
@@ -81,7 +81,7 @@ def test_a_file_on_a_name_node_that_is_not_configured_is_unknown(monkeypatch: py
 @pytest.mark.parametrize("scheme", ["gs", "abfss", "dbfs"])
 def test_a_file_on_a_file_system_that_cannot_be_asked_is_unknown(scheme: str) -> None:
     recorded = entry(f"{scheme}://place/in/a.json", 1)
-    found, judgement = look_for([recorded]), PlanFindings("q")
+    found, judgement = look_for([recorded]), RestoreFindings("q")
 
     judge_unasked([recorded], found.asked, judgement)
 
@@ -94,7 +94,7 @@ def test_a_file_of_the_same_time_and_another_length_was_replaced(file: Path) -> 
     same = look_for([recorded])
     file.write_text("{}, {}")
     os.utime(file, ns=(0, time * 1_000_000))
-    found, judgement = look_for([recorded]), PlanFindings("q")
+    found, judgement = look_for([recorded]), RestoreFindings("q")
 
     judge_files(found.missing, [recorded], judgement, found.replaced)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, judge_inputs, kafka_topics
 from airflow_provider_ha.checkpoints.sources.source_type import CountedSource, SourceFacts
@@ -69,7 +69,7 @@ def test_what_only_the_source_understands_has_no_figure_unless_it_has_read_nothi
 )
 @pytest.mark.parametrize("is_replayed", [True, False])
 def test_a_source_that_cannot_be_asked_is_unknown_with_a_replay_and_without(offset: object, is_replayed: bool) -> None:
-    judgement = PlanFindings("q")
+    judgement = RestoreFindings("q")
 
     judge_inputs(inputs_of(entry(4, offset), [entry(5, offset)] if is_replayed else [], SourceFacts({})), judgement)
 

@@ -11,9 +11,10 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, look_at_sources
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings, judge_sources
+from airflow_provider_ha.checkpoints.restore.plan import judge_sources
 from airflow_provider_ha.checkpoints.sinks.delta import LOG
 from airflow_provider_ha.checkpoints.sinks.iceberg import METADATA
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 
 
@@ -66,7 +67,7 @@ def iceberg_table(
 
 def judged(
     place: Path | None, cut: object, replay: object | None = None, *, begins: bool = False
-) -> tuple[PlanFindings, Any]:
+) -> tuple[RestoreFindings, Any]:
     """Judge a cut of a query that reads one table.
 
     :param place: Where the driver has noted the table; ``None`` for nowhere.
@@ -85,13 +86,13 @@ def judged(
     around = look_at_sources(
         "q", LocalTree(Path("/nowhere")), cut=at, entries=entries, external=ExternalQueries(lambda *_: {})
     )
-    judgement = PlanFindings("q")
+    judgement = RestoreFindings("q")
     for each in around.unknown:
         judgement.add_unknown(each.reason)
     return judgement, judge_sources(sources, around, own, again, judgement)
 
 
-def lost(judgement: PlanFindings) -> str:
+def lost(judgement: RestoreFindings) -> str:
     """Return the reason of the one loss that is known."""
     (finding,) = judgement.findings
     assert (finding.verdict, judgement.unknown) == (Verdict.LOSS_POSSIBLE, [])

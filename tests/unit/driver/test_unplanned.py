@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.restore.plan import PlanFindings
-from airflow_provider_ha.checkpoints.sinks.sink_type import SinkCase, SinkState
+from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings, SinkCase, SinkState
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import OtherSink
 from airflow_provider_ha.driver.queries.query_start import check_writer
 from airflow_provider_ha.driver.queries.resting_queries import described
@@ -75,7 +74,7 @@ def test_it_is_recorded_with_the_sink(unplanned: bool) -> None:
 
 
 def test_a_restore_gives_its_sink_rows_again_also_of_its_newest_cut() -> None:
-    judgement = PlanFindings("q")
+    judgement = RestoreFindings("q")
     case = SinkCase(batch=7, state=SinkState(), top=7, planned_to=8, complete=False)
 
     OtherSink().judge(QuerySink(kind=SinkKind.OTHER, format="kafka", unplanned=True), case, judgement)

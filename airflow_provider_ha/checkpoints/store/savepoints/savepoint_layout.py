@@ -94,16 +94,12 @@ Bring = Callable[[str, Path], ManifestFile]
 """Copies a file of a savepoint, by its name, to a local path; returns the manifest entry of the copy."""
 
 
-class StoredSavepoint(Protocol):
-    """A finished savepoint."""
+class ReadableSavepoint(Protocol):
+    """The view of a savepoint that its judgement needs."""
 
     @property
     def savepoint(self) -> Savepoint:
         """Its manifest."""
-
-    @property
-    def location(self) -> str:
-        """Its path or URI."""
 
     def tree(self, query: str) -> Tree:
         """Return the part of a query."""
@@ -114,6 +110,14 @@ class StoredSavepoint(Protocol):
         :param only: Files whose bytes are read; all by default. On S3 the etags are compared, and no byte is read.
         :raises StorageUnavailableError: A file could not be read: its state is unknown.
         """
+
+
+class StoredSavepoint(ReadableSavepoint, Protocol):
+    """A finished savepoint."""
+
+    @property
+    def location(self) -> str:
+        """Its path or URI."""
 
     def strangers(self) -> list[CheckpointCorruptError]:
         """Return the files that are not in the manifest."""

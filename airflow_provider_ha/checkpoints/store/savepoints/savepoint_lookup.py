@@ -12,7 +12,7 @@ the job named in the manifest can adopt it: the rest of a restore, such as the j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,11 @@ from airflow_provider_ha.checkpoints.store.savepoints.archive import unpack
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import (
     MANIFEST,
     SequentialReader,
-    check_files,
     check_manifest,
 )
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import SavepointDirectory
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import Bring, StoredSavepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import SavepointTree
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetched
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointMissingError, ConfigurationError, JobStateError
@@ -84,20 +84,10 @@ def _list_them(store: SavepointStore) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointInTree:
+class SavepointInTree(SavepointTree):
     """A savepoint that is not on a local file system."""
 
-    place: Tree
-    savepoint: Savepoint
     location: str
-
-    def tree(self, query: str) -> Tree:
-        """Return the directory of a query."""
-        return self.place / query
-
-    def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest; return the mismatches in manifest order."""
-        return check_files(self.place, self.savepoint, digests=True, only=only)
 
     def strangers(self) -> list[CheckpointCorruptError]:
         """Return the files that are not in the manifest."""

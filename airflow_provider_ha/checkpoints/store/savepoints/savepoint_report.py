@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.store.savepoints.manifest import check_files
-from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import StoredSavepoint
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import ReadableSavepoint, StoredSavepoint
 from airflow_provider_ha.checkpoints.verify.restorable import (
     RestorableAt,
     all_of,
@@ -25,20 +24,6 @@ from airflow_provider_ha.checkpoints.verify.restorable import (
 from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
 from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.errors import CheckpointCorruptError
-
-
-class ReadableSavepoint(Protocol):
-    """The view of a savepoint that its judgement needs."""
-
-    @property
-    def savepoint(self) -> Savepoint:
-        """Its manifest."""
-
-    def tree(self, query: str) -> Tree:
-        """Return the part of a query."""
-
-    def wrong_files(self, *, only: Container[str] | None = None) -> list[CheckpointCorruptError]:
-        """Compare every file with the manifest, like every stored savepoint."""
 
 
 @dataclass(frozen=True, slots=True)
