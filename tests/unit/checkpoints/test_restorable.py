@@ -1,17 +1,35 @@
-"""Damage is known; what could not be read is not damage."""
+"""Damage is known; what could not be read is not damage.
+
+Restore of a savepoint, without a server: whether its batch can be restored, and in which order files appear.
+
+A batch is on the restorable list when what a fork of it takes is whole: proof cases, asked of Spark 4.3.
+"""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.linked_work_area import fork
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import stages
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.restorable import all_of, damage, restorable_at
+from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.checkpoints.verify.verification_report import BatchVerdict, Finding, Reason, VerificationReport
-from airflow_provider_ha.errors import StorageUnavailableError
+from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
+from tests.support.checkpoints.damage import cut_line, halve, stale_hidden_crc
+from tests.support.checkpoints.recorded_damage import newest
+from tests.support.releases.damages import newest as newest_of
+from tests.support.releases.samples import unpack
+from tests.unit.checkpoints.test_verification_sparse import write_log
 
 
 def found(*codes: Code) -> VerificationReport:
@@ -75,3 +93,98 @@ def test_damage_is_told_with_its_file(root: Path) -> None:
 
     assert problem is not None
     assert problem.path == "counts/offsets/7"
+
+
+@pytest.fixture
+def checkpoint() -> Iterator[Path]:
+    """A checkpoint of two batches, in a directory that other users may enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield write_log(Path(name) / "c", offsets=[0, 1], commits=[0, 1], version=2)
+
+
+def test_batch_that_is_there_can_be_restored(checkpoint: Path) -> None:
+    assert restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer is True
+
+
+def test_batch_with_a_damaged_entry_cannot_be_restored(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "1").write_text("")
+
+    assert restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer is False
+
+
+def test_batch_that_may_not_be_read_is_unknown(checkpoint: Path) -> None:
+    """Tests may be run by root, who may read everything: another user asks."""
+    (checkpoint / "offsets" / "1").chmod(0)
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
+    try:
+        answer = restorable_at(verify(LocalTree(checkpoint), depth="quick"), 1).answer
+    finally:
+        os.seteuid(user)
+
+    assert answer is None
+
+
+def test_state_and_sources_appear_before_any_log() -> None:
+    """Between two stages a Spark that is started too early must find nothing that it could go on with."""
+    files = ["state/0/0/1.delta", "offsets/0", "offsets/1", "metadata", "commits/1", "sources/0/0"]
+    savepoint: Any = SimpleNamespace(queries={"q": SimpleNamespace(files=files)})
+
+    ordered = list(stages(savepoint))
+
+    assert ordered == [
+        ["q/state/0/0/1.delta", "q/sources/0/0"],
+        ["q/commits/1"],
+        ["q/metadata"],
+        ["q/offsets/1"],
+        ["q/offsets/0"],
+    ]
+
+
+RELEASE = "4.3.0"
+
+
+@pytest.fixture(params=["hdfs", "rocksdb1-changelog"])
+def snapshot_is_bad(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A checkpoint whose newest snapshot is bad, while an older way to its state is whole."""
+    checkpoint = unpack(RELEASE, tmp_path / "recorded")[request.param]
+    if request.param == "hdfs":
+        halve(f"state/0/0/{newest_of(checkpoint, 'snapshot')}")(checkpoint)
+    else:
+        stale_hidden_crc(f"state/0/0/{newest_of(checkpoint, 'zip')}")(checkpoint)
+    return checkpoint
+
+
+def lacks(report: VerificationReport, batch: int) -> list[str]:
+    """Return the files for whose sake a batch is not restorable."""
+    (found,) = [verdict for verdict in report.batches if verdict.batch == batch]
+    return [reason.path for reason in found.reasons]
+
+
+def test_a_snapshot_that_a_release_passes_over_is_taken_by_a_fork(snapshot_is_bad: Path) -> None:
+    report, last = verify(LocalTree(snapshot_is_bad), spark_version=RELEASE), newest(snapshot_is_bad)
+
+    assert (report.startable, last in report.restorable) == (True, False)
+    assert lacks(report, last)[0].startswith("state/0/0/")
+
+
+def test_a_fork_of_every_batch_of_the_list_can_be_started(snapshot_is_bad: Path, tmp_path: Path) -> None:
+    listed = verify(LocalTree(snapshot_is_bad), spark_version="4.1.4").restorable
+
+    for batch in listed:
+        fork(snapshot_is_bad, tmp_path / str(batch), batch=batch, keep_planned=False, copy=True)
+        assert verify(LocalTree(tmp_path / str(batch)), spark_version="4.1.4").startable is True
+
+    assert listed
+
+
+def test_a_commit_that_a_start_passes_over_is_none_to_restore_to(tmp_path: Path) -> None:
+    checkpoint = unpack(RELEASE, tmp_path / "recorded")["hdfs"]
+    last = newest(checkpoint)
+    cut_line(f"commits/{last}")(checkpoint)
+    report = verify(LocalTree(checkpoint), spark_version=RELEASE)
+
+    assert (report.startable, report.latest_restorable) == (True, last - 1)
+    with pytest.raises(CheckpointCorruptError):
+        fork(checkpoint, tmp_path / "forked", batch=last, keep_planned=False, copy=True)
