@@ -14,16 +14,14 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, TableSink, readable_place
 from airflow_provider_ha.checkpoints.spark.files import names, read
 from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place, place_of
-from airflow_provider_ha.checkpoints.spark.tree import Tree
-from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, place_of
+from airflow_provider_ha.errors import CheckpointCorruptError
 from airflow_provider_ha.uris import split
 
 
@@ -77,30 +75,20 @@ class DeltaSink(TableSink):
         return DeltaLog(sink.table, reach) if sink.table is not None else None
 
 
-class DeltaLog:
-    """The log of a table.
+class DeltaLog(QueryMemory):
+    """The log of a table."""
 
-    :param table: Directory of the table: a path, or a URI.
-    :param reach: Access to its file system; by default from the environment.
-    """
-
-    def __init__(self, table: Path | str, reach: StorageAccess | None = None) -> None:
-        self.table = str(table)
-        self._reach = reach or StorageAccess()
+    kind = "Delta table"
+    folder = LOG
 
     def exists(self) -> bool:
-        """Return whether the table exists: a directory with a commit or a checkpoint in its log.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
-        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._log()))
+        """Return whether the table exists: a directory with a commit or a checkpoint in its log."""
+        return any(_COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in names(self._record()))
 
     def last_batch(self, query_id: str) -> int:
         """Return the query's highest batch in the table; -1 without a batch or a table.
 
-        :param query_id: ``id`` of the checkpoint's ``metadata``.
         :raises RestoreUnknownError: The log is incomplete or not Delta's, or its checkpoint cannot be read here.
-        :raises StorageUnavailableError: It could not be listed.
         """
 
         def batch(action: Mapping[str, Any]) -> int | None:
@@ -126,7 +114,7 @@ class DeltaLog:
 
         :raises StorageUnavailableError: The log could not be listed.
         """
-        found = names(self._log())
+        found = names(self._record())
         return frozenset(_commits(found)), frozenset(_whole_checkpoints(found))
 
     def _newest(
@@ -136,7 +124,7 @@ class DeltaLog:
 
         :param column: Column of a checkpoint with these actions.
         """
-        found = names(self._log())
+        found = names(self._record())
         commits: set[int] = _commits(found)
         checkpoints: dict[int, list[str]] = _whole_checkpoints(found)
         version = max((*commits, *checkpoints), default=-1)
@@ -159,7 +147,7 @@ class DeltaLog:
 
     def _actions(self, name: str) -> Iterator[dict[str, Any]]:
         try:
-            for line in read(self._log(), name).splitlines():
+            for line in read(self._record(), name).splitlines():
                 if line.strip() and isinstance(action := json.loads(line), dict):
                     yield action
         except (CheckpointCorruptError, ValueError) as error:
@@ -172,7 +160,7 @@ class DeltaLog:
         except ImportError as error:
             step = "pip install 'airflow-provider-ha[delta]'"
             raise self._unknown(f"{name} is Parquet, and pyarrow is not installed", step) from error
-        log = self._log()
+        log = self._record()
         try:
             place = log.local_path / name if log.local_path is not None else io.BytesIO(read(log, name))
             with parquet.ParquetFile(place) as file:
@@ -181,14 +169,6 @@ class DeltaLog:
                         yield from batch.to_pylist()
         except (CheckpointCorruptError, OSError, pa.ArrowException) as error:
             raise self._unknown(f"{name} cannot be read: {error}", _REPAIR) from error
-
-    def _log(self) -> Tree:
-        return (self._reach.tree(output_place(self.table)) / LOG).fresh()
-
-    def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(
-            f"the batches of Delta table {self.table} are unknown: {reason}", next_step=next_step
-        )
 
 
 def unfenced_on_s3(table: str, conf: Conf) -> str | None:

@@ -17,15 +17,14 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, TableSink, readable_place
 from airflow_provider_ha.checkpoints.spark.files import names, read
-from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_s3, output_place, place_of
+from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_s3, place_of
 from airflow_provider_ha.checkpoints.spark.tree import Tree
-from airflow_provider_ha.errors import CheckpointCorruptError, HaError, RestoreUnknownError
+from airflow_provider_ha.errors import CheckpointCorruptError, RestoreUnknownError
 
 
 ICEBERG = "iceberg"  # format of the sink
@@ -65,30 +64,20 @@ class IcebergSink(TableSink):
         return IcebergMetadata(sink.table, reach) if sink.table is not None else None
 
 
-class IcebergMetadata:
-    """The metadata of a table whose directory identifies the current version.
+class IcebergMetadata(QueryMemory):
+    """The metadata of a table whose directory identifies the current version."""
 
-    :param table: Directory of the table: a path, or a URI.
-    :param reach: Access to its file system; by default from the environment.
-    """
-
-    def __init__(self, table: Path | str, reach: StorageAccess | None = None) -> None:
-        self.table = str(table)
-        self._reach = reach or StorageAccess()
+    kind = "Iceberg table"
+    folder = METADATA
 
     def exists(self) -> bool:
-        """Return whether the table exists: a directory with metadata.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
-        return any(_VERSION.fullmatch(name) or _OF_A_CATALOG.fullmatch(name) for name in names(self._tree()))
+        """Return whether the table exists: a directory with metadata."""
+        return any(_VERSION.fullmatch(name) or _OF_A_CATALOG.fullmatch(name) for name in names(self._record()))
 
     def last_batch(self, query_id: str) -> int:
         """Return the query's highest batch in the table; -1 without a batch or a table.
 
-        :param query_id: ``id`` of the checkpoint's ``metadata``.
         :raises RestoreUnknownError: The metadata is not Iceberg's, or the relevant snapshots are gone.
-        :raises StorageUnavailableError: It could not be read.
         """
         for at, snapshot in self._chain():
             if snapshot is None:  # guard: expired-snapshots-have-nothing
@@ -128,7 +117,7 @@ class IcebergMetadata:
 
     def _current(self) -> dict[str, Any] | None:
         """Return the current metadata; ``None`` when there is no table."""
-        tree = self._tree()
+        tree = self._record()
         found = names(tree)
         versions = {int(match[1]): name for name in found if (match := _VERSION.fullmatch(name))}
         if not versions:
@@ -156,15 +145,7 @@ class IcebergMetadata:
             raise self._unknown(f"{name} is not table metadata", _REPAIR)
         return document
 
-    def _tree(self) -> Tree:
-        return (self._reach.tree(output_place(self.table)) / METADATA).fresh()
-
-    def _unknown(self, reason: str, next_step: str) -> HaError:
-        return RestoreUnknownError(
-            f"the batches of Iceberg table {self.table} are unknown: {reason}", next_step=next_step
-        )
-
-    def _not_understood(self, error: Exception) -> HaError:
+    def _not_understood(self, error: Exception) -> RestoreUnknownError:
         return self._unknown(f"its metadata cannot be understood ({error!r})", _REPAIR)
 
 

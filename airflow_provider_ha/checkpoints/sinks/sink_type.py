@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from airflow_provider_ha.checkpoints.model import PlanFinding, QuerySink, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
 
 OWN_OUTPUT = "restore as another job, with its own output"
@@ -163,21 +164,45 @@ Conf = Callable[[str], "str | None"]
 """Returns a value of the session's conf."""
 
 
-class QueryMemory(Protocol):
-    """An output that remembers the highest batch of each query, by the id of the query."""
+class QueryMemory:
+    """Table that remembers the highest batch of each query, by the id of the query.
+
+    :cvar kind: Name of its kind, in a sentence.
+    :cvar folder: Directory of its log or metadata, in its own.
+    :param table: Its directory: a path, or a URI.
+    :param reach: Access to its file system; by default from the environment.
+    """
+
+    kind: ClassVar[str]
+    folder: ClassVar[str]
+
+    def __init__(self, table: Path | str, reach: StorageAccess | None = None) -> None:
+        self.table = str(table)
+        self._reach = reach or StorageAccess()
 
     def exists(self) -> bool:
-        """Return whether the output exists.
+        """Return whether the table exists.
 
         :raises StorageUnavailableError: It could not be read.
         """
+        raise NotImplementedError
 
     def last_batch(self, query_id: str) -> int:
-        """Return the query's highest batch in the output; -1 without a batch or an output.
+        """Return the query's highest batch in the table; -1 without a batch or a table.
 
-        :raises RestoreUnknownError: The output's batches cannot be read.
+        :param query_id: ``id`` of the checkpoint's ``metadata``.
+        :raises RestoreUnknownError: The table's batches cannot be read.
         :raises StorageUnavailableError: It does not answer.
         """
+        raise NotImplementedError
+
+    def _record(self) -> Tree:
+        return (self._reach.tree(output_place(self.table)) / self.folder).fresh()
+
+    def _unknown(self, reason: str, next_step: str) -> RestoreUnknownError:
+        return RestoreUnknownError(
+            f"the batches of {self.kind} {self.table} are unknown: {reason}", next_step=next_step
+        )
 
 
 class SinkType:

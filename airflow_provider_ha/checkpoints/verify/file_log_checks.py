@@ -59,19 +59,13 @@ def check_sink_log(sink: Tree, findings: Findings) -> None:
 def _check_files(sink: Tree, named: Mapping[str, int], name: str, entry: int, findings: Findings) -> None:
     """Report each kind of problem among an entry's output files once, with the first affected file."""
     troubles: dict[Code, list[tuple[str, str, str]]] = {}
-    for code, path, found, expected in _troubles(sink, named):
-        troubles.setdefault(code, []).append((path, found, expected))
+    for uri, size in named.items():
+        if trouble := _trouble(sink, uri, size):
+            troubles.setdefault(trouble[0], []).append(trouble[1:])
     for code, ((path, found, expected), *others) in troubles.items():
         more = f", like {len(others)} more of the {len(named)} files of {LOG}/{name}" if others else ""
         # Spark never reads these files again: the loss affects readers, not a start.
         findings.add(Finding(code, path, entry, f"{found}{more}", expected))
-
-
-def _troubles(sink: Tree, named: Mapping[str, int]) -> Iterator[tuple[Code, str, str, str]]:
-    for uri, size in named.items():
-        trouble = _trouble(sink, uri, size)
-        if trouble is not None:
-            yield trouble
 
 
 def _trouble(sink: Tree, uri: str, size: int) -> tuple[Code, str, str, str] | None:
