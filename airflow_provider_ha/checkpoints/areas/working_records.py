@@ -91,7 +91,6 @@ def record(directory: Tree, *, after: int) -> list[BatchEntry]:
     An unreadable entry ends the list, with a warning: batches after a gap cannot be replayed.
 
     :param after: Highest known batch; -1 for none.
-    :raises StorageUnavailableError: The directory could not be read.
     """
     entries = []
     for batch in batches(directory, OFFSETS):
@@ -293,7 +292,6 @@ def read_carried(directory: Tree) -> Mapping[str, tuple[BatchEntry, ...]]:
     """Return query -> carried entries of a working directory; empty for one that is not a fork.
 
     :raises RecordCorruptError: The file is damaged.
-    :raises StorageUnavailableError: The file system does not answer.
     """
     try:
         data = read(directory, UNPUBLISHED_FILE)
@@ -359,7 +357,6 @@ def read_started(directory: Tree) -> StartedQueries | None:
     """Return the record of a working directory; ``None`` before the first query.
 
     :raises RecordCorruptError: The file is damaged.
-    :raises StorageUnavailableError: It could not be read.
     """
     try:
         data = read(directory, STARTED_FILE)
@@ -369,8 +366,5 @@ def read_started(directory: Tree) -> StartedQueries | None:
 
 
 def write_started(directory: WritableTree, started: StartedQueries) -> None:
-    """Write the record into a working directory, durably.
-
-    :raises StorageUnavailableError: It could not be written.
-    """
+    """Write the record into a working directory, durably."""
     directory.write(STARTED_FILE, started.to_bytes())

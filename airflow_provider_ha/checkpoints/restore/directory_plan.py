@@ -62,7 +62,6 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
     :raises CheckpointMissingError: Its query has not committed a batch yet.
     :raises CheckpointCorruptError: Its last committed batch cannot be restored, with the file.
     :raises JobStateError: Its query is running.
-    :raises StorageUnavailableError: It could not be read.
     """
     before = progress(directory)
     if before.committed < 0:
@@ -119,7 +118,6 @@ def plan_directory(
     :param repeatable: Whether a repeated batch leaves the output unchanged.
     :raises CheckpointMissingError: The batch does not exist, or no batch is restorable; the message has the reasons.
     :raises JobStateError: The query is running.
-    :raises StorageUnavailableError: The checkpoint could not be read.
     """
     before = progress(directory)
     report = verify(directory, depth="full")
@@ -166,7 +164,6 @@ def sink_at(said: str) -> QuerySink:
 
     :param said: A path, or a URI of S3.
     :raises ConfigurationError: It is neither.
-    :raises StorageUnavailableError: The log could not be read.
     """
     path = output_place(said)
     return QuerySink(kind=SinkKind.FILE, path=path, max_batch=FileSink(path).reached())

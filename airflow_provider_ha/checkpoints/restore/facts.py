@@ -100,7 +100,6 @@ def look_around(
     :param directory: The query in the chosen pin or savepoint.
     :param entries: All records of the cut and the later batches.
     :param reach: Access to the file systems of outputs; by default from the environment.
-    :raises StorageUnavailableError: The checkpoint itself could not be read.
     """
     sink = cut.sink
     around = look_at_sources(query, directory, cut=cut, entries=entries, external=external, reach=reach)
@@ -316,10 +315,7 @@ class RestoreFacts:
 
 
 def gather_facts(case: RestoreCase) -> RestoreFacts:
-    """Return all facts behind the plan of a restore. Changes nothing.
-
-    :raises StorageUnavailableError: A read failed.
-    """
+    """Return all facts behind the plan of a restore. Changes nothing."""
     records = read_records(
         case.chosen, case.payloads, case.last, case.last_run, unrecorded=case.unrecorded, starts=case.starts
     )

@@ -45,16 +45,12 @@ def read_plan(store: ObjectStore, sha256: str) -> RestorePlan:
 
     :raises ObjectMissingError: It is missing.
     :raises RecordCorruptError: It is damaged.
-    :raises StorageUnavailableError: It could not be read.
     """
     return RestorePlan.from_bytes(get_blob(store, sha256), source=f"restore plan {sha256}")
 
 
 def planned_replays(store: ObjectStore, sha256: str | None) -> Mapping[str, Sequence[BatchEntry]]:
-    """Return the recorded batches of a plan by query; empty without a plan, or if it is missing or damaged.
-
-    :raises StorageUnavailableError: It could not be read.
-    """
+    """Return the recorded batches of a plan by query; empty without a plan, or if it is missing or damaged."""
     if sha256 is None:
         return {}
     try:

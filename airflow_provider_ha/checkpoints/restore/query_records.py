@@ -148,7 +148,6 @@ def read_records(
     :param last_run: Newest run of a source job that was deleted with its directories, while that counts; otherwise
         ``None``. With it, *last* is the directory of a run after the deletion.
     :param unrecorded: Whether those directories had batches without a record in a payload (:class:`LastTraces`).
-    :raises StorageUnavailableError: A record could not be read.
     """
     recorded = read_payloads(payloads, chosen.queries)
     shown = _LastEpoch.read(last) if last is not None else None
@@ -172,8 +171,6 @@ def read_last_traces(payloads: Iterable[Checkpoint], last: LastDirectory) -> Las
 
     The checkpoint of a stop has a cut of every query that its run has started: a query without a cut never ran, and its
     directory is unchanged.
-
-    :raises StorageUnavailableError: A record could not be read.
     """
     shown = _LastEpoch.read(last)
     roots = [root for root in (shown.directory, shown.drain) if root is not None]

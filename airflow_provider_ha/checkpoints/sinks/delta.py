@@ -110,10 +110,7 @@ class DeltaLog(QueryMemory):
         return found
 
     def versions(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the versions with a commit, and the versions with a complete checkpoint of the log.
-
-        :raises StorageUnavailableError: The log could not be listed.
-        """
+        """Return the versions with a commit, and the versions with a complete checkpoint of the log."""
         found = names(self._record())
         return frozenset(_commits(found)), frozenset(_whole_checkpoints(found))
 

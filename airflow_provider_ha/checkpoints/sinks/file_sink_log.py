@@ -136,7 +136,6 @@ def damaged_entries(record: Tree) -> dict[int, str]:
     """Return the damages of a log by batch, among the entries that Spark reads: the rule of all judgements.
 
     :param record: The log itself; the output is not listed.
-    :raises StorageUnavailableError: An entry could not be read.
     """
     log = CompactibleLog(record)
     found = missing_entries(log)
@@ -188,7 +187,6 @@ class FileSinkLog:
         :returns: Whether it existed; ``False`` when the log already ends before it.
         :raises RestoreRefusedError: Another entry has that number, or the log continues after it.
         :raises CheckpointCorruptError: Without it the log would be incomplete.
-        :raises StorageUnavailableError: The file system does not answer.
         """
         log = self._log()
         if log.last() < batch:

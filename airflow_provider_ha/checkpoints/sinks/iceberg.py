@@ -97,7 +97,6 @@ class IcebergMetadata(QueryMemory):
         """Return the ids of the current snapshot and its ancestors, newest first; and the first expired ancestor.
 
         :raises RestoreUnknownError: The metadata is not Iceberg's, or only a catalog knows the current version.
-        :raises StorageUnavailableError: It could not be read.
         """
         chain = list(self._chain())
         expired = next((at for at, snapshot in chain if snapshot is None), None)

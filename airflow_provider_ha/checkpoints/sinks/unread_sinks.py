@@ -254,7 +254,6 @@ class ForeachBatchLog:
     def epochs(self) -> Mapping[int, ForeachBatchRecord]:
         """Return the notes by epoch.
 
-        :raises StorageUnavailableError: They could not be read.
         :raises RecordCorruptError: A note differs from the written one.
         """
         found = (match for name in names(self._directory) if (match := _FILE.fullmatch(name)))

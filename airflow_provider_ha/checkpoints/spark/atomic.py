@@ -74,7 +74,6 @@ def linked(source: StrPath, target: StrPath) -> bool:
     """Give a file a second name; return whether the file system could.
 
     :raises FileNotFoundError: The file is not there.
-    :raises StorageUnavailableError: The file system does not answer.
     """
     try:
         try:
@@ -96,7 +95,6 @@ def link(source: Path, target: Path) -> None:
     """Give a file a second name, or copy it if the file system cannot.
 
     :raises FileNotFoundError: The file is not there.
-    :raises StorageUnavailableError: The file system does not answer.
     """
     if not linked(source, target):
         with outages("copied", source), source.open("rb") as reader, target.open("xb") as writer:
@@ -109,8 +107,6 @@ def write_aside(path: Path, data: bytes) -> None:
     """Write a file durably under a temporary name that Spark ignores, then give it its name.
 
     The checksum file that Hadoop may have left next to an older file of this name is removed first: it would not fit.
-
-    :raises StorageUnavailableError: The file system does not answer.
     """
     with outages("written", path):
         directories_as_above(path.parent)
@@ -156,7 +152,6 @@ def directory_attempt(target: Path) -> Iterator[Path]:
 
     :raises ObjectExistsError: *target* exists.
     :raises ConfigurationError: The directory that it is to be in is not there.
-    :raises StorageUnavailableError: The file system refused.
     """
     with storage_errors(f"cannot make {target}"), ExitStack() as held:
         check_target(target)
@@ -188,11 +183,8 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
-    """Yield a hidden directory next to *place* that is gone when the block ends; what dead ones left is removed.
-
-    :raises StorageUnavailableError: The file system refused.
-    """
-    with storage_errors(f"cannot work in the parent directory of {place}"), ExitStack() as held:
+    """Yield a hidden directory next to *place* that is gone when the block ends; what dead ones left is removed."""
+    with storage_errors(f"cannot work beside {place}"), ExitStack() as held:
         _collect(place)
         hidden = place.parent / f".{place.name}.{new_id()}.tmp"
         hidden.mkdir(mode=0o700)
@@ -213,7 +205,7 @@ def check_target(target: Path) -> None:
             )
         _collect(target)
         if os.path.lexists(target):
-            raise ObjectExistsError(f"{target} exists already", next_step="Choose a name that does not exist yet")
+            raise ObjectExistsError(f"{target} exists already", next_step="Name one that does not exist yet")
 
 
 @contextmanager
@@ -227,7 +219,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise ObjectExistsError(f"{doing}: it exists", next_step="Choose a name that does not exist yet") from error
+        raise ObjectExistsError(f"{doing}: it exists", next_step="Name one that does not exist yet") from error
     except OSError as error:
         raise StorageUnavailableError(
             f"{doing}: {error}", next_step="Look at the file system (space, rights, mounts), then try again"

@@ -56,10 +56,7 @@ def parse_fence(data: bytes) -> FenceRecord | None:
 
 
 def fence_at(directory: Tree, name: str) -> FenceRecord | None:
-    """Return the record in the entry *name* of a checkpoint; ``None`` when it is another entry, or gone.
-
-    :raises StorageUnavailableError: It could not be read.
-    """
+    """Return the record in the entry *name* of a checkpoint; ``None`` when it is another entry, or gone."""
     try:
         if directory.file_size(name) > _LARGEST:
             return None

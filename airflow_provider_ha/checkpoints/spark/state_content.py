@@ -89,10 +89,7 @@ class ContentCheck:
             raise known
 
     def look(self, file: StateFile) -> ContentResult:
-        """Look into *file* now, even if it was looked into before.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
+        """Look into *file* now, even if it was looked into before."""
         unknown = ""
         try:
             check_not_empty(file)

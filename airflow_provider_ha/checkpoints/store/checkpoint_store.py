@@ -128,7 +128,6 @@ class CheckpointStore:
 
         :raises RecordCorruptError: It is damaged.
         :raises ObjectMissingError: It is missing.
-        :raises StorageUnavailableError: It could not be read.
         """
         return Checkpoint.from_bytes(self._pointers.payload(pointer), source=pointer.payload)
 
@@ -154,16 +153,11 @@ class CheckpointStore:
         """Yield every payload in storage, also of checkpoints whose pointers are gone, archived or not.
 
         Damaged payloads are logged and skipped.
-
-        :raises StorageUnavailableError: Storage could not be read.
         """
         return self._history.checkpoints()
 
     def recorded(self) -> int:
-        """Return the number of checkpoints recorded in storage; reads names only.
-
-        :raises StorageUnavailableError: Storage could not be read.
-        """
+        """Return the number of checkpoints recorded in storage; reads names only."""
         return self._history.count()
 
     def latest_number(self) -> int | None:

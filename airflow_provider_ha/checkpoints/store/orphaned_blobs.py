@@ -131,7 +131,6 @@ def take_census(
 ) -> BlobReferences:
     """Read all references to blobs.
 
-    :raises StorageUnavailableError: Storage or a savepoint could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
     taker = _Taker(coordinator, cluster, store, directories)
@@ -279,7 +278,6 @@ def find_orphans(
 ) -> OrphanedBlobs:
     """Find unreferenced blobs. Changes nothing.
 
-    :raises StorageUnavailableError: Storage or the file system could not be read.
     :raises CoordinationError: ZooKeeper could not be read.
     """
     limit = clock.now() - MIN_AGE

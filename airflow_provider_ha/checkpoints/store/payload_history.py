@@ -195,10 +195,7 @@ class PayloadHistory:
         self._keys = keys
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield every payload once: separate objects first, ascending by number.
-
-        :raises StorageUnavailableError: Storage could not be read.
-        """
+        """Yield every payload once: separate objects first, ascending by number."""
         seen: set[tuple[int, int]] = set()
         for info in self._store.list(self._keys.payloads):
             try:
@@ -238,7 +235,6 @@ class PayloadHistory:
 
         :raises RecordCorruptError: It is damaged.
         :raises ObjectMissingError: It is missing.
-        :raises StorageUnavailableError: It could not be read.
         """
         key = self._keys.payload(payload.number, payload.epoch)
         return Checkpoint.from_bytes(self._store.read(key), source=key)

@@ -90,7 +90,6 @@ class Payloads(Generic[P]):
 
         :raises RecordCorruptError: The bytes differ from the writer's.
         :raises ObjectMissingError: The payload is missing.
-        :raises StorageUnavailableError: The payload could not be read.
         """
         handle = self.handle_of(pointer)
         data = self.store.read(handle.key)
@@ -162,10 +161,7 @@ class PointerStore(Generic[P]):
         return self._own_payloads().read(pointer)
 
     def load(self) -> LoadedPointers[P]:
-        """Read all pointers and payloads. Damaged ones are part of the result, not skipped.
-
-        :raises StorageUnavailableError: A payload could not be read.
-        """
+        """Read all pointers and payloads. Damaged ones are part of the result, not skipped."""
         seen = self.scan()
         found: list[tuple[ScannedPointer[P], bytes]] = []
         unreadable = list(seen.unreadable)

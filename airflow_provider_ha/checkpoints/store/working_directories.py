@@ -37,7 +37,6 @@ def superfluous_directories(
         drain (``jobs.runs.drains_after``).
     :raises RecordCorruptError: A checkpoint cannot be read, so its directories are unknown; or *current* or a
         checkpoint refers to a directory outside of the job's.
-    :raises StorageUnavailableError: They could not be listed.
     """
     listing = checkpoints.list()
     if listing.unreadable:
@@ -66,7 +65,6 @@ def retained_cuts(checkpoints: CheckpointStore) -> Cuts:
 
     :raises RecordCorruptError: A checkpoint cannot be read: its files are unknown.
     :raises CheckpointError: A checkpoint marked for deletion is being read.
-    :raises StorageUnavailableError: A payload could not be read.
     """
     listing = checkpoints.list()
     if listing.unreadable:  # guard: unreadable-checkpoints-keep-nothing

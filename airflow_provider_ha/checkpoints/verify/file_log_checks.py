@@ -38,10 +38,7 @@ _SINK_ENTRY = "v1, and one JSON object with path and size for each output file o
 
 
 def check_sink_log(sink: Tree, findings: Findings) -> None:
-    """Report problems of the log of the file sink in *sink*, and of the output files that it names.
-
-    :raises StorageUnavailableError: An entry could not be read.
-    """
+    """Report problems of the log of the file sink in *sink*, and of the output files that it names."""
     log = CompactibleLog(sink, LOG)
     for entry, found in missing_entries(log).items():
         path, expected = str(sink / LOG / str(entry)), "every entry after the last compact one"

@@ -94,10 +94,7 @@ _COMMITS_ENTRY = "a version line and the JSON of the commit"
 
 
 def check_logs(subject: VerificationSubject, findings: Findings) -> None:
-    """Report problems of the checkpoint's logs.
-
-    :raises StorageUnavailableError: A log could not be read.
-    """
+    """Report problems of the checkpoint's logs."""
     logs, kind, release = subject.logs, subject.kind, subject.release
     reached, before = logs.progress, previous(logs, logs.progress.planned, kind)
     _check_query_id(logs, release, findings)

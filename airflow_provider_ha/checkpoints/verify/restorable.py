@@ -37,7 +37,6 @@ class RestorableAt:
 
         :param query: Its name, for the path in the answer.
         :param place: Directory of its checkpoint, for an error.
-        :raises StorageUnavailableError: A file could not be read.
         """
         if self.answer:
             return None
@@ -86,7 +85,6 @@ def damage(root: Tree, cut: Mapping[str, int], check: Verify) -> CheckpointCorru
 
     :param root: One directory per query.
     :param cut: Query -> N.
-    :raises StorageUnavailableError: A file could not be read.
     """
     if not root.is_directory():
         root.require()
@@ -99,7 +97,6 @@ def query_damage(directory: Tree, query: str, batch: int, check: Verify) -> Chec
     """Return the first problem that prevents a restore of a query at *batch*; ``None`` without one.
 
     :param query: Its name, for the path in the answer.
-    :raises StorageUnavailableError: A file could not be read.
     """
     if batch < 0:
         return None

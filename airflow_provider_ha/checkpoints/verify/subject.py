@@ -119,10 +119,7 @@ class CheckpointLogs:
 
 
 def read_logs(directory: Tree) -> CheckpointLogs:
-    """Read the logs of the checkpoint in *directory*.
-
-    :raises StorageUnavailableError: A log could not be read.
-    """
+    """Read the logs of the checkpoint in *directory*."""
     offsets, offset_log = read_log(directory, OFFSETS, Code.OFFSETS_MISSING, Code.OFFSETS_CORRUPT, _checked_offsets)
     commits, commit_log = read_log(directory, COMMITS, Code.COMMITS_MISSING, Code.COMMITS_CORRUPT, read_commits)
     entries = LogEntries.of(offset_log.present, commit_log.present)
@@ -139,10 +136,7 @@ def _fence(directory: Tree, log: str) -> str:
 def read_log(
     directory: Tree, log: str, missing: Code, corrupt: Code, read: Callable[[Tree, int], Entry]
 ) -> tuple[dict[int, Entry], CheckpointLog]:
-    """Return the complete entries of *log*, and the problems of the others.
-
-    :raises StorageUnavailableError: An entry could not be read.
-    """
+    """Return the complete entries of *log*, and the problems of the others."""
     entries: dict[int, Entry] = {}
     bad: dict[int, Reason] = {}
     for batch in batches(directory, log):
@@ -187,10 +181,7 @@ class Statefulness(Enum):
 
 
 def statefulness(directory: Tree, logs: CheckpointLogs) -> Statefulness:
-    """Return whether the query of the checkpoint in *directory* keeps state.
-
-    :raises StorageUnavailableError: The state directory could not be listed.
-    """
+    """Return whether the query of the checkpoint in *directory* keeps state."""
     if has_state_directory(directory):
         return Statefulness.STATEFUL
     pairs = ((logs.offsets.get(batch - 1), entry) for batch, entry in logs.offsets.items())
@@ -207,10 +198,7 @@ def statefulness(directory: Tree, logs: CheckpointLogs) -> Statefulness:
 
 
 def has_state_directory(directory: Tree) -> bool:
-    """Whether the checkpoint has a state directory, even an empty one: a query without state has none.
-
-    :raises StorageUnavailableError: The directory could not be read.
-    """
+    """Whether the checkpoint has a state directory, even an empty one: a query without state has none."""
     return bool(names(directory / STATE)) or (directory / STATE).is_directory()
 
 
@@ -291,10 +279,7 @@ class SourceEntries:
         self._damage: dict[str, CheckpointCorruptError | None] = {}
 
     def damage(self, directory: Tree, log: CompactibleLog, entry: int) -> CheckpointCorruptError | None:
-        """Return the problem with an existing entry.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
+        """Return the problem with an existing entry."""
         path = log.path(entry)
         if path not in self._damage:
             self._damage[path] = self._look(directory, log, entry)

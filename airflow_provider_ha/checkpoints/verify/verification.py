@@ -166,10 +166,7 @@ def files_of(stores: Mapping[str, list[NeededVersion]]) -> Iterator[StateFile]:
 def look_into_state(
     directory: Tree, stores: Mapping[str, list[NeededVersion]], reader: StateReader, tell: Tell | None
 ) -> None:
-    """Read the state of all batches.
-
-    :raises StorageUnavailableError: A file could not be read.
-    """
+    """Read the state of all batches."""
     for done, _ in enumerate(_each(stores.values(), reader, directory.at_once), start=1):
         if tell is not None:
             tell(done, len(stores))

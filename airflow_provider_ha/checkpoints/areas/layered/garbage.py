@@ -109,7 +109,6 @@ class GarbageSearch:
 
         :raises CheckpointCorruptError: The needs of a directory are unknown.
         :raises CheckpointMissingError: A needed batch is missing.
-        :raises StorageUnavailableError: A read failed.
         """
         keys = [f"{self.live}{name}" for name in self.files.names(self.live)]
         self.directories = len(keys)

@@ -45,7 +45,6 @@ class Bases:
 
         :param begun: Whether another of its files was seen before this call; otherwise it may still get a base.
         :raises CheckpointCorruptError: It is refused.
-        :raises StorageUnavailableError: It could not be read.
         """
         with self._lock:
             if directory in self._known:

@@ -111,7 +111,6 @@ def needs_of(directory: LayeredTree, cuts: Collection[int], *, kept: int = KEPT_
     :param kept: Number of needed batches in addition to the last one.
     :raises CheckpointCorruptError: A closure is incomplete: its needs are unknown.
     :raises CheckpointMissingError: A batch is missing.
-    :raises StorageUnavailableError: A file could not be read.
     """
     needs, committed = NeededFiles(), batches(directory, COMMITS)
     if not committed:
@@ -192,7 +191,6 @@ def read_needs(files: FileStore, directory: str) -> KnownNeeds | None:
     """Return the known needs of a query directory; ``None`` if unknown.
 
     :param directory: Its key.
-    :raises StorageUnavailableError: It could not be read.
     """
     source = f"{directory}/{NEEDS}"
     try:

@@ -72,7 +72,6 @@ def cut_of(directory: Tree, planned: int, committed: int) -> InheritedCut:
     """Return the cut of a fenced query directory.
 
     :raises CheckpointCorruptError: The entry of its last planned batch is damaged or missing.
-    :raises StorageUnavailableError: It could not be read.
     """
     if planned < 0:
         return InheritedCut(planned, committed)

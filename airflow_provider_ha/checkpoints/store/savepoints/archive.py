@@ -219,7 +219,6 @@ def export(directory: Path, savepoint: Savepoint, target: Path) -> int:
     :raises CheckpointCorruptError: A file differs from the manifest.
     :raises ConfigurationError: The target has another suffix, or no parent directory.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: A read or write failed.
     """
     compression = compression_of(target)
     check_target(target)

@@ -81,7 +81,6 @@ def take(
     :raises CheckpointCorruptError: A file of a checkpoint, or of a sink's log, is damaged.
     :raises ConfigurationError: The sources or the layout cannot be used.
     :raises ObjectExistsError: A savepoint with that name exists.
-    :raises StorageUnavailableError: A read or write failed.
     """
     release(spark_version)
     _check_names(sources)

@@ -45,7 +45,6 @@ def manifest_bytes(directory: Tree) -> bytes:
 
     :raises CheckpointMissingError: The manifest is missing, so the directory is not a savepoint.
     :raises CheckpointCorruptError: It is not a file, or is larger than any manifest.
-    :raises StorageUnavailableError: It could not be read.
     """
     try:
         return read(directory, MANIFEST)

@@ -83,7 +83,6 @@ def judge(
     :param spark_version: The release that will start from it; the one in the manifest by default.
     :param processes: Number of processes for large state, as for ``verify``.
     :raises ConfigurationError: *spark_version* is not a version.
-    :raises StorageUnavailableError: A file could not be read.
     """
     found = (*stored.wrong_files(), *stored.strangers())
     judged_as = spark_version or stored.savepoint.spark_version
@@ -102,7 +101,6 @@ def problems(
 
     :param spark_version: The release that will start from it; the one in the manifest by default.
     :param only: Files whose bytes are read; all by default.
-    :raises StorageUnavailableError: A file could not be read.
     """
     found = stored.wrong_files(only=only)
     if found:
@@ -117,7 +115,6 @@ def check(stored: ReadableSavepoint, *, spark_version: str | None = None, only: 
     """Check that a savepoint matches its manifest and that each query can be restored from it.
 
     :raises CheckpointCorruptError: The first problem.
-    :raises StorageUnavailableError: A file could not be read.
     """
     for problem in problems(stored, spark_version=spark_version, only=only):
         raise problem

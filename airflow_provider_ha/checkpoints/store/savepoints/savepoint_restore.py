@@ -65,7 +65,6 @@ def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: 
     :returns: The prefix in the form that Spark takes.
     :raises CheckpointCorruptError: The savepoint differs from its manifest, or a query could not continue from it.
     :raises ObjectExistsError: The target is not empty.
-    :raises StorageUnavailableError: A read or write failed.
     """
     if target.names(""):
         raise ObjectExistsError(f"{target.uri} is not empty", next_step="Choose another prefix")
@@ -129,7 +128,6 @@ def restore(stored: StoredSavepoint, target: Path, *, spark_version: str | None 
     :raises CheckpointCorruptError: The savepoint differs from its manifest, or a query could not continue from it.
     :raises ConfigurationError: The target has no parent directory.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: A read or write failed.
     """
     place = target.parent.resolve() / target.name
     with _attempt(stored, target, spark_version) as (hidden, bring):
@@ -145,7 +143,6 @@ def copied(stored: StoredSavepoint, target: WritableTree) -> Savepoint:
 
     :raises CheckpointCorruptError: The source differs from its manifest.
     :raises ObjectExistsError: A file of the target exists.
-    :raises StorageUnavailableError: A read or write failed.
     """
     if target.local_path is not None:
         make_directories(target.local_path.parent)
@@ -186,7 +183,6 @@ def fetch(stored: StoredSavepoint, target: Path) -> Savepoint:
     :param target: Must not exist; appears complete or not at all.
     :raises CheckpointCorruptError: The savepoint differs from its manifest.
     :raises ObjectExistsError: The target exists.
-    :raises StorageUnavailableError: A read or write failed.
     """
     with _attempt(stored, target, None) as (hidden, bring):
         files = {name: bring(name, hidden / name) for name in stored.savepoint.files}

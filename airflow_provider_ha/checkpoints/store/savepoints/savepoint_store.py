@@ -241,7 +241,6 @@ class SavepointStore:
         """Read every byte of a savepoint again and return the problems; empty when it can be restored.
 
         :raises CheckpointMissingError: The savepoint does not exist.
-        :raises StorageUnavailableError: It could not be read.
         """
         pointer = self.pointer(savepoint_id)
         try:
