@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import RestoreUnknownError

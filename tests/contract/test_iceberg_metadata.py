@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergMetadata
+from airflow_provider_ha.checkpoints.sinks.table_sinks import IcebergMetadata
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from tests.support.hdfs.hdfs_server import Hdfs

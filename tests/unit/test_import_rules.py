@@ -109,7 +109,7 @@ OWNERS: dict[str, set[str]] = {
     "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
     "confluent_kafka": {"checkpoints/sources/kafka_offsets.py"},
-    "pyarrow": {"checkpoints/sinks/delta.py"},
+    "pyarrow": {"checkpoints/sinks/table_sinks.py"},
     "py4j": {"host/supervisor/guardian.py"},
     "urllib3": {"host/engines/_master_rest.py", "storage/_webhdfs.py"},
     "greenlet": set(),

@@ -1,4 +1,4 @@
-"""List of all sink types (a new type is a separate module and an entry here), and default query names."""
+"""List of all sink types (a new type gets an entry here), and default query names."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import hashlib
 import re
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.sinks.delta import DELTA, DeltaSink
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSinks
-from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergSink
 from airflow_provider_ha.checkpoints.sinks.sink_type import SKIPS, QueryMemory, SinkConnector, SinkType
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DELTA, DeltaSink, IcebergSink
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchSink, KafkaSink, OtherSink, OtherTableSink
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from airflow_provider_ha.checkpoints.model import SourceInput, Verdict
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
-from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergMetadata
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog, IcebergMetadata
 from airflow_provider_ha.checkpoints.sources.source_type import SourceReading, SourceType, TableHistory
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 

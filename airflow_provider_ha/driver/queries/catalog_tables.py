@@ -15,11 +15,10 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.sinks.delta import DELTA
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FORMATS
-from airflow_provider_ha.checkpoints.sinks.iceberg import ICEBERG, is_path, unfenced
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of_format
 from airflow_provider_ha.checkpoints.sinks.sink_type import readable_place
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DELTA, ICEBERG, is_path, unfenced
 from airflow_provider_ha.checkpoints.spark.places import is_local, is_s3, local_path
 from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes
 from airflow_provider_ha.errors import ApplicationRefusedError

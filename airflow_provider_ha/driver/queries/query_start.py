@@ -18,9 +18,9 @@ from typing import Any
 from airflow_provider_ha.checkpoints.areas.working_records import put_offsets
 from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.plan_execution import ReplayStep, decide_start
-from airflow_provider_ha.checkpoints.sinks.iceberg import ICEBERG
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, sink_record
 from airflow_provider_ha.checkpoints.sinks.sink_type import QueryMemory, SinkConnector
+from airflow_provider_ha.checkpoints.sinks.table_sinks import ICEBERG
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.spark.places import is_s3

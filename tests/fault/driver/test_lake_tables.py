@@ -15,8 +15,7 @@ import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
-from airflow_provider_ha.checkpoints.sinks.iceberg import IcebergMetadata
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog, IcebergMetadata
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.model import JobState

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog
 from airflow_provider_ha.errors import RestoreUnknownError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.sinks.iceberg import EPOCH_ID, QUERY_ID, IcebergMetadata
+from airflow_provider_ha.checkpoints.sinks.table_sinks import EPOCH_ID, QUERY_ID, IcebergMetadata
 from airflow_provider_ha.errors import RestoreUnknownError
 
 

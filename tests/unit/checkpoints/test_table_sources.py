@@ -12,9 +12,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import judge_sources
-from airflow_provider_ha.checkpoints.sinks.delta import LOG
-from airflow_provider_ha.checkpoints.sinks.iceberg import METADATA
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
+from airflow_provider_ha.checkpoints.sinks.table_sinks import LOG, METADATA
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 
 

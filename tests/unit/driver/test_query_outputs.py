@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind
 from airflow_provider_ha.checkpoints.sinks import sink_registry
-from airflow_provider_ha.checkpoints.sinks.delta import DeltaLog
+from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete
