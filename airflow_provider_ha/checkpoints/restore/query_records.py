@@ -21,60 +21,42 @@ from airflow_provider_ha.checkpoints.spark.files import names
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PayloadRecords:
-    """Records in the payloads.
+    """Records of some queries in the payloads, and the newest payload.
 
+    :param entries: Entries by query, epoch and batch.
     :param cuts: Batch of the highest cut by query and epoch.
     """
 
-    entries: Mapping[str, Mapping[int, Mapping[int, BatchEntry]]]
-    cuts: Mapping[str, Mapping[int, int]]
-    runs: Mapping[int, int]
-    newest: Checkpoint | None
-
-
-@dataclass(slots=True)
-class _OfQuery:
-    """Epoch -> batch -> number of the payload that records it, and its entry; epoch -> batch of its highest cut."""
-
-    entries: dict[int, dict[int, tuple[int, BatchEntry]]] = field(default_factory=dict)
-    cuts: dict[int, int] = field(default_factory=dict)
-
-    def add(self, payload: Checkpoint, query: str) -> None:
-        cut = payload.queries[query]
-        self.cuts[payload.epoch] = max(cut.batch, self.cuts.get(payload.epoch, cut.batch))
-        entries = self.entries.setdefault(payload.epoch, {})
-        for entry in cut.entries:
-            if entry.batch not in entries or entries[entry.batch][0] <= payload.number:
-                entries[entry.batch] = payload.number, entry
-
-    def by_batch(self) -> dict[int, dict[int, BatchEntry]]:
-        return {
-            epoch: {batch: entry for batch, (_, entry) in entries.items()} for epoch, entries in self.entries.items()
-        }
+    entries: dict[str, dict[int, dict[int, BatchEntry]]]
+    cuts: dict[str, dict[int, int]]
+    runs: dict[int, int] = field(default_factory=dict)
+    newest: Checkpoint | None = None
 
 
 def read_payloads(payloads: Iterable[Checkpoint], queries: Iterable[str]) -> PayloadRecords:
-    """Return the records of *queries* in *payloads*.
+    """Return the records of *queries* in *payloads*, in any order.
 
     A later checkpoint of an epoch records more about a batch than an earlier one.
     """
-    found = {query: _OfQuery() for query in queries}
-    newest: Checkpoint | None = None
-    runs: dict[int, int] = {}
+    wanted = frozenset(queries)
+    found = PayloadRecords({query: {} for query in wanted}, {query: {} for query in wanted})
+    recorded_by: dict[tuple[str, int, int], int] = {}
     for payload in payloads:
-        runs[payload.epoch] = payload.run
-        if newest is None or (payload.number, payload.epoch) >= (newest.number, newest.epoch):
-            newest = payload
-        for query in found.keys() & payload.queries.keys():
-            found[query].add(payload, query)
-    return PayloadRecords(
-        {query: known.by_batch() for query, known in found.items()},
-        {query: known.cuts for query, known in found.items()},
-        runs,
-        newest,
-    )
+        epoch, newest = payload.epoch, found.newest
+        found.runs[epoch] = payload.run
+        if newest is None or (payload.number, epoch) >= (newest.number, newest.epoch):
+            found.newest = payload
+        for query in wanted & payload.queries.keys():
+            cut, cuts = payload.queries[query], found.cuts[query]
+            cuts[epoch] = max(cut.batch, cuts.get(epoch, cut.batch))
+            entries = found.entries[query].setdefault(epoch, {})
+            for entry in cut.entries:
+                if recorded_by.get((query, epoch, entry.batch), payload.number) <= payload.number:
+                    entries[entry.batch] = entry
+                    recorded_by[query, epoch, entry.batch] = payload.number
+    return found
 
 
 _FORGOTTEN = 0
