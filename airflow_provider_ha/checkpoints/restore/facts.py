@@ -17,9 +17,8 @@ from airflow_provider_ha.checkpoints.areas.drain import DrainOutput, UnfinishedD
 from airflow_provider_ha.checkpoints.areas.pins import sink_directory
 from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, Checkpoint, GivenBatches, QueryCut, QuerySink
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
-from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, read_records
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, RunStarts, read_records
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
-from airflow_provider_ha.checkpoints.restore.timeline import RunStarts
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, type_of
 from airflow_provider_ha.checkpoints.sinks.sink_type import SinkState
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog, ForeachBatchRecord, summary

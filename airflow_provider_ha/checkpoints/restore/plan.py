@@ -23,8 +23,8 @@ from airflow_provider_ha.checkpoints.model import (
 )
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
 from airflow_provider_ha.checkpoints.restore.facts import ExternalState, QueryFacts, RestoreFacts
+from airflow_provider_ha.checkpoints.restore.query_records import following
 from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT
-from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
 from airflow_provider_ha.checkpoints.sinks.sink_type import OWN_OUTPUT, RestoreFindings, SinkCase
 from airflow_provider_ha.checkpoints.sources.input_files import judge_files, judge_unasked

@@ -106,8 +106,7 @@ def replayable(highest: Mapping[str, int], floor: Mapping[str, int]) -> bool:
     """Return whether a restore could need a payload whose entries reach *highest* (batch by query).
 
     The batch of the lowest cut itself is never replayed, but still needed: where an older epoch recorded another batch
-    of that number, its later batches belong to an abandoned timeline (``timeline``). Without that record they would be
-    replayed.
+    of that number, its later batches belong to an abandoned timeline. Without that record they would be replayed.
     """
     # guard: evidence-of-a-turn-is-removed
     return any(batch >= floor[query] for query, batch in highest.items() if query in floor)

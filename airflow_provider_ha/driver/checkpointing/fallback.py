@@ -31,9 +31,8 @@ from airflow_provider_ha.checkpoints.restore.facts import (
 )
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.plan_execution import planned_replays
-from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, RunStart
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection, select
-from airflow_provider_ha.checkpoints.restore.timeline import RunStart
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS
 from airflow_provider_ha.checkpoints.sources.input_files import look_for
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import (

@@ -19,8 +19,8 @@ from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import not_accepted, plan_restore
 from airflow_provider_ha.checkpoints.restore.plan_execution import batches_in_common
+from airflow_provider_ha.checkpoints.restore.query_records import RunStart
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection
-from airflow_provider_ha.checkpoints.restore.timeline import RunStart
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.store.checkpoint_pointers import pointer_path
 from airflow_provider_ha.errors import (

@@ -16,8 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.restore.plan_execution import planned_replays
-from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, read_last_traces
-from airflow_provider_ha.checkpoints.restore.timeline import RunStart
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, RunStart, read_last_traces
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import OFFSETS, batches
 from airflow_provider_ha.coordination.coordinator import Reads
 from airflow_provider_ha.coordination.znode_records import read_record

@@ -15,9 +15,8 @@ from airflow_provider_ha.checkpoints.areas.working_records import carry, read_ca
 from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
-from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory
+from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, following
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
-from airflow_provider_ha.checkpoints.restore.timeline import following
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder, Lengths
 from tests.support.spark.recorded_job import QUERY, copy_live

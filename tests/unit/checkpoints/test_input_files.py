@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
-from airflow_provider_ha.checkpoints.restore.timeline import merge
+from airflow_provider_ha.checkpoints.restore.query_records import merge
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import (
     MEASURED_AT_MOST,

@@ -15,9 +15,16 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
-from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, read_records
+from airflow_provider_ha.checkpoints.restore.query_records import (
+    KnownRuns,
+    LastDirectory,
+    QueryRecords,
+    RunStart,
+    following,
+    merge,
+    read_records,
+)
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
-from airflow_provider_ha.checkpoints.restore.timeline import KnownRuns, RunStart, following, merge
 from tests.support.clusters.jobs_helpers import NOON
 
 
