@@ -115,13 +115,13 @@ class CheckpointStore:
         :raises CheckpointMissingError: The checkpoint does not exist.
         :raises RecordCorruptError: Its pointer cannot be read.
         """
+        return self._found(number).record
+
+    def _found(self, number: int) -> ScannedPointer[CheckpointPointer]:
         found = self._pointers.find(node_name(number))
         if found is None:
-            raise CheckpointMissingError(
-                f"job {self._paths.job_id!r} has no checkpoint {number}",
-                next_step="List its checkpoints with `spark-ha checkpoint list`",
-            )
-        return found.record
+            raise self._no_checkpoint(number)
+        return found
 
     def load(self, pointer: CheckpointPointer) -> Checkpoint:
         """Return the payload of a pointer.
@@ -192,7 +192,10 @@ class CheckpointStore:
             return pointer  # an earlier call was applied although its answer was lost, and so was its counter
         counter = self._coordinator.find(self._paths.checkpoint_id_counter)
         if checkpoint.number <= counter_value(counter):
-            self._refuse_number(leadership, checkpoint.number)
+            leadership.commit(Check(self._paths.checkpoint_id_counter))  # raises when this leader is deposed
+            raise CheckpointError(
+                f"checkpoint number {checkpoint.number} was used before", next_step="Take the next number"
+            )
         count = counter_op(self._paths.checkpoint_id_counter, counter, checkpoint.number)
         try:
             # guard: checkpoint-add-is-not-fenced
@@ -270,9 +273,7 @@ class CheckpointStore:
 
     def removable(self, number: int, proven: str) -> ScannedPointer[CheckpointPointer]:
         """Return the pointer of a checkpoint that a user may remove; raises as :meth:`dispose`. Changes nothing."""
-        found = self._pointers.find(node_name(number))
-        if found is None:
-            raise self._no_checkpoint(number)
+        found = self._found(number)
         self.refuse_needed(number, proven)
         return found
 
@@ -408,8 +409,3 @@ class CheckpointStore:
             self._pointers.mark(leadership.commit, node_name(number), lease_name(number), directories=pins)
             marked.append(number)
         return tuple(marked)
-
-    def _refuse_number(self, leadership: Leadership, number: int) -> None:
-        """Raise for a number in earlier use: by another leader, or by a removed checkpoint."""
-        leadership.commit(Check(self._paths.checkpoint_id_counter))  # raises when this leader is deposed
-        raise CheckpointError(f"checkpoint number {number} was used before", next_step="Take the next number")
