@@ -27,7 +27,7 @@ REPEATABLE = (
     "declare the query repeatable (--repeatable, repeatable of the operator), if a batch that comes again, with its "
     "number and its rows, leaves the output as it was"
 )
-RECORDED_CUT = "restore a cut after which every batch is recorded; the candidates name what there is"
+RECORDED_CUT = "restore a cut after which every batch is recorded, from the list of candidates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,9 +297,9 @@ def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: RestoreFin
     if case.state.gone:
         findings.add(
             Verdict.LOSS_POSSIBLE,
-            f"the table {sink.table} is gone, and with it what was written up to batch {cut}",
+            f"the table {sink.table} is lost, and with it the rows up to batch {cut}",
             "put the table back, its log included",
-            "accept LOSS_POSSIBLE by name: the next batch makes a new table, which holds only the rows after the cut",
+            "accept LOSS_POSSIBLE by name: the next batch creates a new table, which holds only the rows after the cut",
             OWN_OUTPUT,
         )
     elif reached > top and case.has_fresh_id:
@@ -314,14 +314,14 @@ def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: RestoreFin
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
             f"would skip batches {top + 1} to {reached}, also with new content",
             RECORDED_CUT,
-            "give the query a fresh id (--reset-query-id): then nothing is skipped, and these batches are written "
-            "again (DUPLICATES_POSSIBLE)",
+            "give the query a fresh id (--reset-query-id): then the sink skips no batch, and these batches are "
+            "written again (DUPLICATES_POSSIBLE)",
             OWN_OUTPUT,
         )
     elif reached < cut and not (case.has_fresh_id and reached < 0):
         findings.add(
             Verdict.LOSS_POSSIBLE,
             f"the table has batches of this query up to {reached} only, but the cut is at {cut}",
-            "bring the table back to a version that has them",
+            "restore the table to a version that has them",
             f"restore a cut at batch {reached} or before" if reached >= 0 else OWN_OUTPUT,
         )

@@ -350,7 +350,7 @@ def unfenced(table: str) -> tuple[str, str]:
         "driver that was taken for dead would undo commits of its successor, and their rows would be lost"
     )
     next_step = (
-        "Keep the table in a catalog that swaps versions at once (REST, Hive, Glue, JDBC), set lock-impl of the Hadoop "
-        "catalog, or keep it on HDFS or a mounted directory"
+        "Keep the table in a catalog that swaps versions atomically (REST, Hive, Glue, JDBC), set lock-impl of the "
+        "Hadoop catalog, or keep it on HDFS or a mounted directory"
     )
     return reason, next_step

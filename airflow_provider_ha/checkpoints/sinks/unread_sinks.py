@@ -72,7 +72,7 @@ class OtherSink(SinkType):
     def again(self, sink: QuerySink) -> str:
         """Return that the sink receives the rows again."""
         if not self.remembers_unseen(sink):
-            return "what its sink has ends with the driver"
+            return "the content of its sink ends with the driver"
         return super().again(sink)
 
     def remembers_unseen(self, sink: QuerySink) -> bool:
@@ -87,7 +87,7 @@ class OtherSink(SinkType):
             # guard: unplanned-batches-are-safe
             findings.add(
                 Verdict.DUPLICATES_POSSIBLE,
-                f"what was read after batch {case.batch} is written again to a {sink.format or 'custom'} sink: the "
+                f"the rows read after batch {case.batch} are written again to a {sink.format or 'custom'} sink: the "
                 "query runs in real-time or continuous mode, whose batches cannot be repeated",
                 "restore the newest cut: it repeats the fewest rows",
                 f"remove from the sink the rows after batch {case.batch}",
@@ -125,7 +125,7 @@ def judge_given(case: SinkCase, top: int, findings: RestoreFindings) -> None:
         findings.add(
             Verdict.DUPLICATES_POSSIBLE,
             f"the sink may have the rows of the drain's batch {case.drained[0]}, which cannot be taken back",
-            f"remove what batch {case.drained[0]} wrote, or write by key so that it is written over",
+            f"remove the rows of batch {case.drained[0]}, or write by key so that it is written over",
             OWN_OUTPUT,
         )
 
@@ -153,7 +153,7 @@ def _judge_beyond(case: SinkCase, top: int, findings: RestoreFindings) -> None:
     elif not case.complete:
         findings.add(
             Verdict.LOSS_POSSIBLE,
-            f"the last working directory is gone, so batches after {top} may have reached the sink unrecorded",
+            f"the last working directory is gone, so batches after {top} may have reached the sink without a record",
             f"look whether the sink has anything after batch {top}; if not, accept LOSS_POSSIBLE by name",
             "wrap the function with fenced(): its notes outlive the working directory",
         )

@@ -184,7 +184,7 @@ def file_attempt(target: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def scratch_directory(place: Path) -> Iterator[Path]:
     """Yield a hidden directory next to *place* that is gone when the block ends; what dead ones left is removed."""
-    with storage_errors(f"cannot work beside {place}"), ExitStack() as held:
+    with storage_errors(f"cannot work in the parent directory of {place}"), ExitStack() as held:
         _collect(place)
         hidden = place.parent / f".{place.name}.{new_id()}.tmp"
         hidden.mkdir(mode=0o700)
@@ -205,7 +205,7 @@ def check_target(target: Path) -> None:
             )
         _collect(target)
         if os.path.lexists(target):
-            raise ObjectExistsError(f"{target} exists already", next_step="Name one that does not exist yet")
+            raise ObjectExistsError(f"{target} exists already", next_step="Choose a name that does not exist yet")
 
 
 @contextmanager
@@ -219,7 +219,7 @@ def storage_errors(doing: str) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise ObjectExistsError(f"{doing}: it exists", next_step="Name one that does not exist yet") from error
+        raise ObjectExistsError(f"{doing}: it exists", next_step="Choose a name that does not exist yet") from error
     except OSError as error:
         raise StorageUnavailableError(
             f"{doing}: {error}", next_step="Look at the file system (space, rights, mounts), then try again"

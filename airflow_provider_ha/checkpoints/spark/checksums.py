@@ -9,7 +9,7 @@ Invariant: a file is compared with the digest in its manifest, of any algorithm;
 compared, and its bytes are unchecked.
 
 Invariant: a later write to the source does not change the copy. A reflink shares blocks until one of the two is written
-to, so it is a copy; a hard link is the same file, so the manifest says so.
+to, so it is a copy; a hard link is the same file, so the manifest records so.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def difference(found: ManifestFile, expected: ManifestFile) -> str:
     :param found: As :func:`digest_of` returns it for the algorithm of *expected*, or for any when that has none.
     """
     if found.size != expected.size:
-        return f"it has {found.size} bytes, the manifest says {expected.size}"
+        return f"it has {found.size} bytes, the manifest records {expected.size}"
     same = (found.sha256, found.digest) == (expected.sha256, expected.digest)
     return "" if same or expected.digested_by is None else "its digest is not the one in the manifest"
 

@@ -198,7 +198,7 @@ class MemberReader:
 def refused(reason: str) -> CheckpointCorruptError:
     """Return the error for a refused archive."""
     return CheckpointCorruptError(
-        "archive", reason, next_step="No part was kept; fetch the archive again from where it was exported"
+        "archive", reason, next_step="Fetch the archive again from its origin; no file was imported"
     )
 
 
