@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkAre
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.store.working_directories import superfluous_directories
+from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -113,7 +113,10 @@ def test_no_stray_is_listed_as_a_checkpoint_or_a_savepoint(job: Job) -> None:
 
 def test_a_restore_chooses_among_what_is_ours(job: Job) -> None:
     selection = select(
-        job.checkpoints, job.savepoints, LinkedWorkArea(job.config.work_path), verify=lambda _: SimpleNamespace()
+        job.checkpoints,
+        job.savepoints,
+        LinkedWorkArea(job.config.work_path),
+        verify=lambda _: VerificationReport(startable=None, restorable=[], findings=()),
     )
 
     assert [candidate.source for candidate in selection.candidates] == ["checkpoint-1", "savepoint-mine"]

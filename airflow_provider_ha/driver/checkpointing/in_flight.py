@@ -56,10 +56,9 @@ class InFlightBatches:
 
 
 @dataclass(slots=True)
-class _Losses:
+class _Losses(RestoreFindings):
     """The input that sources are known to lack. Undetermined facts decide nothing."""
 
-    query: str
     reasons: list[str] = field(default_factory=list)
 
     def add(self, verdict: Verdict, reason: str, *ways_out: str) -> None:  # noqa: ARG002  # all are losses

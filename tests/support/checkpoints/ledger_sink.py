@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
-from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, RestoreFindings, SinkCase, SinkType
+from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, RestoreFindings, SinkCase, SinkType
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.errors import ConfigurationError
 
 
 @dataclass
-class Ledger:
+class Ledger(QueryMemory):
     """An output that remembers queries in one JSON file: id -> highest batch."""
 
     path: Path
