@@ -308,13 +308,13 @@ def test_a_table_would_skip_what_is_planned_afresh_unless_the_query_gets_another
     assert fresh.reasons == ("q: with a fresh query id batches 6 to 7, which the table has, are written again",)
 
 
-@pytest.mark.parametrize(("known", "reason"), [(delta(2), "up to 2 only"), (delta(-1, gone=True), "/table is gone")])
+@pytest.mark.parametrize(("known", "reason"), [(delta(2), "up to 2 only"), (delta(-1, gone=True), "/table is lost")])
 def test_a_table_that_lacks_batches_has_lost_rows(known: QueryFacts, reason: str) -> None:
     made = plan(known)
 
     assert made.verdict is Verdict.LOSS_POSSIBLE
     assert reason in made.reasons[0]
-    assert made.queries["q"].sink_gone == ("gone" in reason)
+    assert made.queries["q"].sink_gone == ("lost" in reason)
 
 
 @pytest.mark.parametrize(("kept", "verdict"), [(True, Verdict.LOSS_POSSIBLE), (False, Verdict.IMPOSSIBLE)])
@@ -324,7 +324,7 @@ def test_an_output_that_is_gone_needs_the_log_that_is_kept_with_the_cut(kept: bo
     made = plan(known)
 
     assert (made.verdict, made.queries["q"].sink_gone) == (verdict, True)
-    assert "is gone" in made.reasons[0]
+    assert "is lost" in made.reasons[0]
 
 
 def noted(known: QueryFacts, *begun: int) -> QueryFacts:
