@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.areas.carried_records import read_started
+from airflow_provider_ha.checkpoints.areas.working_records import read_started
 from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import topic_ids
 from airflow_provider_ha.clock import new_id

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.areas.carried_records import StartedQueries, StartedQueryRecord
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
+from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, StartedQueryRecord
 from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, QuerySources, RestorePlan, SinkKind, Verdict
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, fence_at, progress
