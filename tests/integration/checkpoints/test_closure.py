@@ -123,7 +123,7 @@ def test_a_missing_partition_is_named(shape: str, tmp_path: Path) -> None:
 def test_an_sst_of_another_size_than_its_zip_says_is_refused(tmp_path: Path) -> None:
     copy = checkpoint_copy("rocksdb2", tmp_path / "c")
     newest_sst(copy).write_bytes(newest_sst(copy).read_bytes()[:-1])
-    with pytest.raises(CheckpointCorruptError, match=r"SSTs/.*9_.*zip says"):
+    with pytest.raises(CheckpointCorruptError, match=r"SSTs/.*9_.*zip records"):
         closure(LocalTree(copy), 8, with_planned=False)
 
 
