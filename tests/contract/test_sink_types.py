@@ -75,14 +75,14 @@ def test_what_does_not_keep_two_drivers_apart_refuses_the_query() -> None:
         refuse_unfenced("q", noted("/data/ledger"), "parquet", UNLOCKED.get)
 
 
-def test_the_format_of_the_session_is_one_of_a_writer_without() -> None:
+def test_a_writer_without_a_format_has_the_format_of_the_session() -> None:
     unnamed = WriterNotes(options={"path": "/data/ledger"})
 
     with pytest.raises(ApplicationRefusedError, match="without a lock"):
         refuse_unfenced("q", unnamed, "ledger", UNLOCKED.get)
 
 
-def test_its_users_name_it_as_it_says_and_are_told_that_name(tmp_path: Path) -> None:
+def test_a_refusal_names_the_sink_as_its_type_declares_it(tmp_path: Path) -> None:
     own = noted("/data/ledger")
     own.options["checkpointlocation"] = str(checkpoint(tmp_path / QUERY))
 

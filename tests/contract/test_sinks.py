@@ -117,7 +117,7 @@ def test_no_other_batch_is_set_aside(output: Output, batch: int, digest_from: in
 
 
 @pytest.mark.parametrize("mode", ["continue", "fresh"])
-def test_a_seeded_output_goes_on_after_the_cut(output: Output, empty: Output, tmp_path: Path, mode: str) -> None:
+def test_a_seeded_output_continues_after_the_cut(output: Output, empty: Output, tmp_path: Path, mode: str) -> None:
     kept = keep(output, CUT, tmp_path / "kept")
 
     connect(empty).seed(CUT, mode, LocalTree(output.record(kept)))

@@ -75,7 +75,7 @@ def test_without_heavy_files_the_order_stays() -> None:
     assert spread(["a", "b"], heavy=(), short=()) == ["a", "b"]
 
 
-def test_what_cannot_be_had_is_said_and_the_others_are_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unavailable_artifact_is_reported_and_the_others_are_built(capsys: pytest.CaptureFixture[str]) -> None:
     made = list[str]()
 
     prepare([lambda: pytest.skip("no go on this machine"), lambda: made.append("jars")])
@@ -86,7 +86,7 @@ def test_what_cannot_be_had_is_said_and_the_others_are_made(capsys: pytest.Captu
 
 @pytest.mark.slow
 @pytest.mark.spark  # records its checkpoints
-def test_what_is_there_is_not_made_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_artifact_is_not_built_again(capsys: pytest.CaptureFixture[str]) -> None:
     prepare(QUICK)
     capsys.readouterr()
 

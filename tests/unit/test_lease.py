@@ -248,7 +248,7 @@ def test_what_is_left_now_is_the_least_while_no_heartbeat_is_answered(lease: Lea
     assert lease.least() == lease.left()
 
 
-def test_the_least_of_a_fresh_lease_is_what_is_left_of_it(lease: Lease) -> None:
+def test_the_minimum_of_a_fresh_lease_is_its_remaining_time(lease: Lease) -> None:
     assert lease.least() == lease.left()
 
 

@@ -53,7 +53,7 @@ def test_a_look_at_a_port_does_not_keep_its_server_from_listening() -> None:
             server.listen()
 
 
-def test_where_the_system_takes_all_ports_one_of_those_is_given(
+def test_a_free_port_is_found_although_the_ephemeral_range_covers_all_ports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "range").write_text("1024\t65535\n", encoding="ascii")
@@ -62,7 +62,7 @@ def test_where_the_system_takes_all_ports_one_of_those_is_given(
     assert is_free(free_port())
 
 
-def test_where_the_system_does_not_tell_its_range_the_usual_one_is_avoided(
+def test_the_default_ephemeral_range_is_avoided_if_the_system_reports_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(embedded, "_OUTGOING", tmp_path / "no-such-file")

@@ -51,7 +51,7 @@ SECRET = "hunter2-Xy%7"
         'passphrase = "{}"',
     ],
 )
-def test_what_stands_where_secrets_stand_is_hidden(text: str) -> None:
+def test_values_at_places_of_secrets_are_hidden(text: str) -> None:
     said = redact(text.format(SECRET))
 
     assert SECRET not in said

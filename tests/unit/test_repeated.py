@@ -287,7 +287,7 @@ def lost(attempt: int = 1, *, hours: int = 0, **exit_fields: Any) -> SubmissionV
     ],
     ids=["killed", "outage", "unfit", "decision", "application", "broker", "unknown", "stalled"],
 )
-def test_the_exit_of_a_driver_says_why_another_one_was_started(fields: dict[str, Any], reason: RestartReason) -> None:
+def test_the_exit_of_a_driver_is_the_reason_of_the_next_attempt(fields: dict[str, Any], reason: RestartReason) -> None:
     assert restart_reason(lost(**fields)) is reason
 
 

@@ -56,7 +56,7 @@ def choose(**values: Any) -> Any:
     ],
     ids=lambda named: str(next(iter(named))),
 )
-def test_a_query_that_the_cut_does_not_have_is_named_beside_those_that_it_has(named: dict[str, Any]) -> None:
+def test_a_query_that_the_cut_lacks_is_listed_with_the_queries_of_the_cut(named: dict[str, Any]) -> None:
     with pytest.raises(
         ConfigurationError, match=r"names \['views'\].* \['files', 'table'\].*Correct the name"
     ) as caught:
@@ -225,6 +225,6 @@ def test_who_named_its_query_may_allow_the_loss() -> None:
         require_accepted(named, frozenset({Verdict.SAFE, Verdict.DUPLICATES_POSSIBLE}))
 
 
-def test_what_is_impossible_is_told_as_that() -> None:
+def test_an_impossible_restore_is_reported_as_impossible() -> None:
     with pytest.raises(RestoreRefusedError, match="IMPOSSIBLE"):
         require_accepted(plan(Verdict.IMPOSSIBLE, unknown={"q": ("no broker answered",)}), EVERYTHING)

@@ -62,7 +62,7 @@ def test_no_chroot_and_the_root_itself_are_the_same() -> None:
         ({"sasl_auth": ":password"}, "user:password"),
     ],
 )
-def test_what_cannot_work_is_said(values: dict[str, Any], says: str) -> None:
+def test_impossible_settings_are_refused_with_the_reason(values: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         build(**values)
 
@@ -99,7 +99,7 @@ def test_a_tick_must_not_be_longer_than_two_heartbeats() -> None:
     assert "2000 ms" in caught.value.next_step
 
 
-def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "ZOOKEEPER": "zk1:2181",
         "STORAGE_ROOT": "file:///ha",
@@ -125,7 +125,7 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     assert (config.retention.runs, config.retention.days) == (20, 1.5)
 
 
-def test_a_connection_says_what_its_login_is_for() -> None:
+def test_a_connection_names_the_purpose_of_its_login() -> None:
     digest, sasl = config_of(*connection()), config_of(*connection(auth_scheme="sasl"))
 
     assert (digest.sasl_auth, sasl.digest_auth) == (None, None)

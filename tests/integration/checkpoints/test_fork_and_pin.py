@@ -93,7 +93,7 @@ def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_i
     assert 10 in verify(LocalTree(tmp_path / "pin" / QUERY), depth="full", spark_version="4.2.0").restorable
 
 
-def test_where_spark_has_removed_what_it_compacted_the_error_says_until_when(
+def test_the_error_for_compacted_entries_names_the_commit_after_which_they_are_available(
     live: Path, stats: Path, tmp_path: Path
 ) -> None:
     die_in(stats, 11)

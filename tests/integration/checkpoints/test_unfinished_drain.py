@@ -106,7 +106,7 @@ def test_drain_that_had_not_come_to_the_sink_leaves_nothing_to_set_aside(run: Gi
     assert (plan.verdict, plan.queries[QUERY].set_aside) == (Verdict.SAFE, {})
 
 
-def test_without_a_drain_nobody_knows_what_the_sink_has(run: GivenUp) -> None:
+def test_without_a_drain_the_content_of_the_sink_is_unknown(run: GivenUp) -> None:
     run.reach_sink()
 
     assert run.plan().verdict is Verdict.LOSS_POSSIBLE
@@ -147,7 +147,7 @@ def test_batch_that_is_recorded_as_an_ordinary_one_is_replayed(run: GivenUp) -> 
     assert (plan.verdict, plan.queries[QUERY].set_aside) == (Verdict.SAFE, {})
 
 
-def test_what_the_result_says_of_a_drain_counts_more_than_the_fork_of_an_earlier_one(run: GivenUp) -> None:
+def test_the_drain_in_the_result_overrides_the_fork_of_an_earlier_drain(run: GivenUp) -> None:
     run.drain()
     told = DrainedQuery(batch=DRAINED, wrote=False)
 

@@ -32,7 +32,7 @@ def test_nothing_is_there_before_the_close(leader: Local) -> None:
     assert [path.name for path in (leader.own / "offsets").iterdir()] == ["0"]
 
 
-def test_what_was_cancelled_leaves_nothing_and_a_close_does_not_bring_it_back(leader: Local) -> None:
+def test_a_cancelled_write_leaves_no_file_even_after_a_close(leader: Local) -> None:
     stream = leader.manager("offsets").createAtomic(leader.jvm.path(f"{leader.uri}/offsets/0"), False)
     stream.write(b"half")
     stream.cancel()

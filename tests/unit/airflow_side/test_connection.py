@@ -96,7 +96,7 @@ def test_every_s3_setting_can_be_set() -> None:
     )
 
 
-def test_what_the_form_fills_in_by_itself_leaves_s3_to_the_environment() -> None:
+def test_defaults_of_the_form_leave_s3_to_the_environment() -> None:
     assert config_of(connection(), EXTRA | {"s3_path_style": True, "s3_region": None}).s3 is None
     assert config_of(connection(), EXTRA | {"s3_path_style": False}).s3 == S3Options(path_style=False)
 
@@ -230,7 +230,7 @@ def test_the_operator_takes_master_and_engine_from_the_connection() -> None:
 
 
 @pytest.mark.usefixtures("named")
-def test_what_the_operator_says_itself_wins() -> None:
+def test_parameters_of_the_operator_override_the_connection() -> None:
     request = submitted(
         spark_conn_id="spark_default", target={"master": "spark://c:7077", "engine": "local", "engine_options": {}}
     )

@@ -92,7 +92,7 @@ def test_no_choice_is_shown_as_none() -> None:
     assert shown.to_json() == {"chosen": None, "candidates": [], "job_id": "flights", "latest_number": 0}
 
 
-def test_a_plan_says_what_is_executed_again_and_its_verdict() -> None:
+def test_a_plan_shows_the_repeated_batches_and_its_verdict() -> None:
     shown = plan_figures(PLAN, latest_number=9)
 
     assert shown.to_json()["queries"]["q"] == {

@@ -198,7 +198,7 @@ def test_a_cluster_that_does_not_answer_is_told_with_how_long_the_tries_last_and
     assert not isinstance(caught.value, AirflowFailException)
 
 
-def test_a_storage_that_cannot_be_written_is_told_with_how_long_the_tries_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_storage_is_reported_with_the_duration_of_the_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkHaHook, "get_client", lambda _: nullcontext())
     task = SparkHaSubmitOperator(task_id="t", job_id="j", application="app.py")
 

@@ -156,7 +156,7 @@ def test_what_was_taken_before_or_after_the_axis_is_not_on_it() -> None:
     assert [mark.left for mark in found.savepoints] == on_it
 
 
-def test_a_mark_has_the_size_and_the_verdict_of_what_it_stands_for() -> None:
+def test_a_mark_has_the_size_and_the_verdict_of_its_checkpoint() -> None:
     verdicts = {"checkpoint-8": "a state file is short", "savepoint-weekly": "can be restored"}
 
     found = timeline(
@@ -294,7 +294,7 @@ def test_points_outside_the_axis_are_left_out() -> None:
     assert [row.point.at for row in charts_of(axis(60 * MINUTE), points).rows] == [NOON - 30 * MINUTE]
 
 
-def test_steps_stay_where_they_are_while_time_goes_on() -> None:
+def test_steps_of_a_chart_are_stable_over_time() -> None:
     points = minutes(600, "hourly")
     day = timedelta(days=1)
 
@@ -324,7 +324,7 @@ def test_a_step_is_long_enough_for_few_rows(span: timedelta, queries: int, step:
 
 
 @pytest.mark.parametrize(("lag", "has"), [(None, False), (0, True), (12, True)])
-def test_there_is_a_lag_only_where_a_query_tells_it(lag: int | None, has: bool) -> None:
+def test_a_lag_exists_only_if_a_query_reports_it(lag: int | None, has: bool) -> None:
     assert charts_of(axis(60 * MINUTE), [point(NOON, lag=lag)]).has_lag is has
 
 

@@ -42,7 +42,7 @@ def test_batches_that_a_sink_without_a_record_has_are_not_given_again_as_safe(si
 
 
 @pytest.mark.parametrize("sink", NO_RECORD, ids=lambda sink: sink.format)
-def test_where_nothing_comes_again_nothing_needs_a_declaration(sink: QuerySink) -> None:
+def test_a_query_without_repeated_batches_needs_no_declaration(sink: QuerySink) -> None:
     assert plan(facts(sink)).verdict is Verdict.SAFE
 
 
@@ -59,7 +59,7 @@ def test_the_declaration_of_one_query_is_not_that_of_another() -> None:
     assert plan(facts(FUNCTION, 5), repeatable=("other",)).verdict is Verdict.DUPLICATES_POSSIBLE
 
 
-def test_a_declaration_says_nothing_about_batches_whose_boundaries_are_lost() -> None:
+def test_a_declaration_does_not_cover_batches_with_lost_boundaries() -> None:
     assert plan(facts(FUNCTION, 5, planned_to=6), repeatable=("q",)).verdict is Verdict.LOSS_POSSIBLE
 
 
@@ -151,7 +151,7 @@ def test_another_job_whose_sink_may_be_the_same_is_not_safe(sink: QuerySink, lat
 @pytest.mark.parametrize(
     "sink", [*HIDDEN, QuerySink(kind=SinkKind.OTHER, format="console")], ids=lambda sink: sink.format
 )
-def test_another_job_that_goes_on_where_one_has_ended_shares_nothing_with_it(sink: QuerySink) -> None:
+def test_a_job_that_continues_an_ended_job_shares_no_output_with_it(sink: QuerySink) -> None:
     assert plan(facts(sink), same_output=False).verdict is Verdict.SAFE
 
 

@@ -105,7 +105,7 @@ def test_nothing_is_asked_for_before_it_is_needed() -> None:
 
 
 @pytest.mark.parametrize(("stream", "reason"), [(b"", "empty"), (b"something else", "no codec")])
-def test_what_is_no_stream_is_said_to_be_none(stream: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_stream_is_reported(stream: bytes, reason: str) -> None:
     assert reason in problem(stream)
 
 

@@ -48,7 +48,7 @@ def test_the_newest_commit_that_names_the_query_decides(table: Path) -> None:
     assert DeltaLog(table).last_batch(MINE) == 1
 
 
-def test_a_whole_log_that_never_names_the_query_has_nothing_of_it(table: Path) -> None:
+def test_a_complete_log_without_the_query_has_none_of_its_batches(table: Path) -> None:
     commit(table, 0, ADD)
 
     assert (DeltaLog(table).exists(), DeltaLog(table).last_batch(MINE)) == (True, -1)
@@ -67,7 +67,7 @@ def test_a_directory_without_commits_is_no_table(table: Path) -> None:
     ],
     ids=["one file", "parts", "with an id"],
 )
-def test_where_old_commits_are_gone_a_checkpoint_tells(table: Path, names: list[str]) -> None:
+def test_a_table_checkpoint_replaces_removed_commits(table: Path, names: list[str]) -> None:
     for name in names:
         checkpoint(table, name, ADD, txn(OTHER, 3), *([txn(MINE, 7)] if name == names[-1] else []))
     commit(table, 11, txn(OTHER, 4))
@@ -76,7 +76,7 @@ def test_where_old_commits_are_gone_a_checkpoint_tells(table: Path, names: list[
     assert DeltaLog(table).last_batch("unknown") == -1
 
 
-def test_a_checkpoint_of_which_a_part_is_missing_tells_nothing(table: Path) -> None:
+def test_a_table_checkpoint_with_a_missing_part_is_not_used(table: Path) -> None:
     checkpoint(table, "00000000000000000010.checkpoint.0000000001.0000000002.parquet", txn(MINE, 7))
     commit(table, 11, txn(OTHER, 4))
 

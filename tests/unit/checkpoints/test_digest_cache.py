@@ -118,7 +118,7 @@ def test_so_it_is_for_the_files_of_every_state_store(shape: str, tmp_path: Path,
     assert judge(SavepointDirectory(tmp_path / "two", second), depth="full").restorable is True
 
 
-def test_nothing_is_read_of_what_has_a_checksum_of_spark(tmp_path: Path, reads: Reads) -> None:
+def test_files_with_a_checksum_of_spark_are_not_read(tmp_path: Path, reads: Reads) -> None:
     live = aged(corpus.checkpoint_copy("rocksdb2-changelog", tmp_path / "live"))
 
     made = linked(live, tmp_path / "sp")
@@ -235,7 +235,7 @@ def test_a_digest_is_not_believed_for_a_file_of_another_device(live: Path, tmp_p
     assert cache(tmp_path).known(f"{QUERY}/offsets/2", elsewhere) is None  # type: ignore[arg-type]  # what is used
 
 
-def test_what_is_digested_is_the_link_not_what_came_to_the_name_since(
+def test_the_digest_is_of_the_link_and_not_of_a_later_file_of_this_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another attempt renames its file over the name between the link and the digest."""
@@ -293,7 +293,7 @@ def test_a_cache_that_cannot_be_written_keeps_no_savepoint_from_being_made(
     assert "cannot write" in caplog.text
 
 
-def test_the_cache_forgets_what_is_in_no_savepoint_of_the_query_any_more(live: Path, tmp_path: Path) -> None:
+def test_the_cache_drops_files_that_are_in_no_savepoint_of_the_query(live: Path, tmp_path: Path) -> None:
     other = aged(checkpoint(tmp_path / "live" / "other"))
     take([SavepointSource(query="other", directory=other)], DirectoryLayout(tmp_path / "others", link=True))
     linked(live, tmp_path / "one", batch=1)

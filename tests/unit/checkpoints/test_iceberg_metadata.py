@@ -63,7 +63,7 @@ def test_a_snapshot_that_was_rolled_back_does_not_count(table: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [document(), {"format-version": 2}, document({"operation": "append"})])
-def test_whole_metadata_that_never_names_the_query_has_nothing_of_it(table: Path, content: dict[str, Any]) -> None:
+def test_complete_metadata_without_the_query_has_none_of_its_batches(table: Path, content: dict[str, Any]) -> None:
     version(table, 1, content)
 
     assert IcebergMetadata(table).last_batch(MINE) == -1
@@ -88,7 +88,7 @@ def test_what_expired_before_the_query_was_found_is_unknown(table: Path) -> None
         IcebergMetadata(table).last_batch(MINE)
 
 
-def test_what_expired_behind_the_newest_one_of_the_query_is_not_needed(table: Path) -> None:
+def test_snapshots_that_expired_before_the_newest_one_of_the_query_are_not_needed(table: Path) -> None:
     version(table, 4, document(of(MINE, 0), of(MINE, 1), of(OTHER, 0), expired=1))
 
     assert IcebergMetadata(table).last_batch(MINE) == 1
@@ -120,7 +120,7 @@ def test_a_version_that_the_hint_names_and_that_is_not_there_is_not_passed_over(
         (json.dumps(document({QUERY_ID: MINE, EPOCH_ID: "x"})).encode(), "cannot be understood"),
     ],
 )
-def test_metadata_that_iceberg_does_not_write_tells_nothing(table: Path, content: bytes, reason: str) -> None:
+def test_foreign_metadata_of_an_iceberg_table_is_not_used(table: Path, content: bytes, reason: str) -> None:
     (table / "metadata" / "v1.metadata.json").write_bytes(content)
 
     with pytest.raises(RestoreUnknownError, match=reason):

@@ -96,7 +96,7 @@ def test_files_that_are_gone_are_counted_and_a_distant_one_is_not_known_to_be_th
     assert (unknown.amount, unknown.gone) == (1, None)
 
 
-def test_brokers_say_what_is_left_of_each_partition_also_without_a_replay() -> None:
+def test_brokers_report_the_remaining_offsets_also_without_a_replay() -> None:
     cut = entry(4, {"orders": {"0": 100}}, {"clicks": {"0": 7}})
     held = {("orders", 0): PartitionOffsets(103, 110), ("clicks", 0): PartitionOffsets(0, 9)}
 

@@ -109,9 +109,7 @@ def aged(world: World, key: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"half", b'{"kind": "needs"'], ids=["no JSON", "cut"])
-def test_a_record_that_is_not_what_was_written_leaves_out_nothing(
-    world: World, content: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_record_excludes_no_file(world: World, content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     world.files.write(NEEDS, content)
 
     world.take_over(SECOND)

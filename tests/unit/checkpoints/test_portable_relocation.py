@@ -122,7 +122,7 @@ def test_a_relative_target_gets_absolute_paths(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("damage", ["gone", "other bytes"])
-def test_a_savepoint_that_is_not_what_its_manifest_says_is_not_restored(tmp_path: Path, damage: str) -> None:
+def test_a_savepoint_that_differs_from_its_manifest_is_not_restored(tmp_path: Path, damage: str) -> None:
     directory, made = savepoint(tmp_path)
     path = directory / QUERY / "commits" / "2"
     path.unlink() if damage == "gone" else path.write_text(path.read_text().replace("0", "1"))

@@ -50,7 +50,7 @@ def test_a_file_of_a_pin_that_cannot_be_read_stops_whoever_asks(root: Path) -> N
         damage(LocalTree(root), {"counts": 7}, lambda directory: found(Code.STATE_MISSING, Code.UNREADABLE))
 
 
-def test_what_the_batch_itself_lacks_is_told_before_what_another_one_lacks(root: Path) -> None:
+def test_files_missing_for_the_batch_are_listed_before_files_missing_for_other_batches(root: Path) -> None:
     lacks = BatchVerdict(7, (Reason(Code.STATE_MISSING, "state/0/0/8.delta", "it is not there"),))
     report = replace(found(Code.OFFSETS_CORRUPT), batches=(BatchVerdict(6, ()), lacks))
 

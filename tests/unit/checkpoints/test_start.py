@@ -24,9 +24,7 @@ def steps(
 @pytest.mark.parametrize(
     ("planned", "committed", "sink_max"), [(-1, -1, -1), (4, 4, 4), (5, 4, 4), (0, -1, -1), (7, 7, -1)]
 )
-def test_nothing_is_executed_where_spark_does_the_right_thing_by_itself(
-    planned: int, committed: int, sink_max: int
-) -> None:
+def test_a_start_that_spark_handles_correctly_needs_no_steps(planned: int, committed: int, sink_max: int) -> None:
     assert steps(planned, committed, sink_max) == []
 
 

@@ -100,7 +100,7 @@ def test_a_run_that_began_anew_has_left_the_cuts_before_it() -> None:
     assert left_by(known(BEGAN_ANEW), {1: 9, 3: 2}) == 2
 
 
-def test_a_run_that_went_on_from_a_later_batch_has_left_nothing() -> None:
+def test_a_run_that_continued_from_a_later_batch_did_not_leave_the_cut() -> None:
     assert left_by(known(WENT_ON), {1: 9, 3: 12}) is None
 
 
@@ -138,7 +138,7 @@ def test_a_run_whose_start_is_not_known_does_not_turn() -> None:
     assert KnownRuns({1: 1, 3: 2}, {}).turns("q", {1: 9, 3: 2}) == {}
 
 
-def test_what_a_run_has_given_up_with_its_start_is_not_planned_any_more() -> None:
+def test_checkpoints_given_up_by_the_start_of_a_run_are_not_planned() -> None:
     runs = known(RunStart({"q": 3}))
     planned = {1: 9, 2: 2, 3: 5}
 

@@ -291,7 +291,7 @@ def test_before_3_5_a_zip_far_above_has_the_state_of_the_query_purged(
 
 
 @pytest.mark.parametrize(("kind", "release", "blocks"), [("snapshot", "3.5.9", True), ("delta", "3.5.9", False)])
-def test_what_the_batch_in_flight_left_is_told_when_it_is_bad(
+def test_bad_files_of_the_batch_in_flight_are_reported(
     recorded: Recorded, kind: str, release: str, *, blocks: bool
 ) -> None:
     checkpoint = recorded("3.5.9", "hdfs")
@@ -327,7 +327,7 @@ def test_a_zip_of_checkpoint_format_2_that_4_0_wrote_beside_format_1_is_read_by_
     assert verify(LocalTree(checkpoint), spark_version=release).startable is startable
 
 
-def test_a_row_that_changed_is_told_by_the_hidden_checksum_where_the_codec_has_none(recorded: Recorded) -> None:
+def test_a_changed_row_is_found_by_the_hidden_checksum_if_the_codec_has_none(recorded: Recorded) -> None:
     checkpoint = recorded("3.5.9", "hdfs")
     path = checkpoint / f"state/0/0/{newest(checkpoint) + 1}.delta"
     rewrite(path, zstandard.compress(pairs((b"key!" * 4, b"row!" * 4)) + END))

@@ -45,7 +45,7 @@ def test_a_checkpoint_that_is_not_condemned_is_looked_at_once(*, answer: bool | 
     assert len(given) == 1
 
 
-def test_damage_under_a_query_that_stands_still_is_believed_at_once() -> None:
+def test_damage_of_an_idle_query_is_reported_immediately() -> None:
     look, given = looks(False, True)
 
     assert settled(look, lambda report: False).startable is False

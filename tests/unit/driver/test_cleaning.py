@@ -137,14 +137,14 @@ def test_earlier_submissions_that_cannot_be_removed_keep_no_collection_from_its_
     assert world.calls == ["work off", "past", "collect"]
 
 
-def test_a_leader_that_is_none_any_more_hears_of_it_from_the_past() -> None:
+def test_a_former_leader_is_refused_by_the_records_of_past_runs() -> None:
     world = World(past_error=LeadershipLostError("the lease ran out"))
 
     with pytest.raises(LeadershipLostError):
         world.cleaning().turn(always)
 
 
-def test_a_long_clean_up_of_earlier_submissions_gives_way_to_deletions_and_goes_on() -> None:
+def test_a_long_clean_up_of_earlier_submissions_yields_to_deletions_and_continues() -> None:
     world = World()
     answers = iter([True, False])
 
@@ -215,7 +215,7 @@ def test_what_could_not_be_removed_is_no_reason_to_end_the_job() -> None:
     assert (cleaning.turns, cleaning.failed) == (2, [])
 
 
-def test_a_leader_that_is_none_any_more_hears_of_it() -> None:
+def test_a_former_leader_is_refused() -> None:
     cleaning = Cleaning(LeadershipLostError("the lease ran out"))
 
     cleaning.loop.start()

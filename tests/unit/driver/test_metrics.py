@@ -138,7 +138,7 @@ def test_the_figures_of_a_batch_are_those_of_spark(stage: Stage) -> None:
     assert value(samples, "spark_ha_batch_duration_seconds_bucket", query="hourly", le="1.0") == 1
 
 
-def test_a_source_that_tells_no_lag_has_none(stage: Stage) -> None:
+def test_a_source_without_a_reported_lag_has_none(stage: Stage) -> None:
     stage.batch(7, lag=None)
 
     samples = scrape(stage.served())
@@ -303,11 +303,11 @@ def test_a_topic_that_was_made_again_is_not_ahead_of_its_end() -> None:
     assert lag_of(kafka(latestOffset={"flights": {"0": 2, "1": 25}})) == 0 + 5
 
 
-def test_the_lag_is_that_of_the_metrics_where_the_latest_offsets_are_not_told() -> None:
+def test_the_lag_comes_from_the_metrics_without_reported_latest_offsets() -> None:
     assert lag_of(kafka(latestOffset=None, metrics={"avgOffsetsBehindLatest": "2.5"})) == 5
 
 
-def test_the_lags_of_several_sources_are_added_up_and_those_that_tell_none_are_left_out() -> None:
+def test_the_lag_is_the_sum_over_sources_that_report_a_lag() -> None:
     behind = kafka(latestOffset={"flights": {"0": 11, "1": 22}})
 
     assert lag_of(behind, behind, BATCH["sources"][0]) == 6

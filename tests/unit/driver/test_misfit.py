@@ -193,7 +193,7 @@ def test_a_full_disk_keeps_no_reason_from_being_written(tmp_path: Path) -> None:
     assert run.stdout.split("\n")[:2] == ["28", "the cause"]
 
 
-def test_what_the_failure_was_is_read_back_beside_the_longest_reason(tmp_path: Path) -> None:
+def test_the_failure_is_read_back_with_the_longest_reason(tmp_path: Path) -> None:
     reserve(tmp_path)
     wide = "\N{GRINNING FACE}"
     told = Failure(error_class=wide * 200, message=wide * 500, query="q", batches={"q": 4}, location=wide * 200)

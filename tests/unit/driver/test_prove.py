@@ -50,7 +50,7 @@ prove.main(sys.argv[1:])
 HIDDEN = "main.py failed: no login with ***, ***, ***"
 
 
-def test_what_a_script_says_is_answered_without_the_secrets_that_it_was_given(tmp_path: Path) -> None:
+def test_the_output_of_a_script_is_answered_without_its_secrets(tmp_path: Path) -> None:
     application = Application(
         script=tmp_path / "main.py",
         arguments=("--password", "by-argument"),
@@ -159,7 +159,7 @@ def test_a_name_that_is_asked_for_decides_alone() -> None:
 
 
 @pytest.mark.parametrize(("size", "quick"), [(46 << 10, True), (1 << 30, False)])
-def test_the_jvm_of_a_small_proof_starts_quickly_and_says_what_the_application_says_after_it(
+def test_the_jvm_of_a_small_proof_starts_quickly_and_prints_the_output_of_the_application(
     size: int, quick: bool, tmp_path: Path
 ) -> None:
     asked = request(tmp_path, conf={"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"})
@@ -184,7 +184,7 @@ def test_no_application_leaves_this_host_or_the_scratch_directory(tmp_path: Path
     }
 
 
-def test_the_workers_of_a_proof_import_what_lies_beside_the_script(tmp_path: Path) -> None:
+def test_the_workers_of_a_proof_import_modules_next_to_the_script(tmp_path: Path) -> None:
     values = spark_properties(request(tmp_path, conf={"spark.executorEnv.PYTHONPATH": "/opt/lib"}))
 
     assert values["spark.executorEnv.PYTHONPATH"] == "/apps:/opt/lib"

@@ -282,7 +282,7 @@ def test_one_that_cannot_be_run_is_refused(tmp_path: Path, broken: bool) -> None
         check_python(NAMED, tmp_path)
 
 
-def test_a_driver_in_it_finds_this_package_and_what_it_needs_and_nothing_else_of_the_host(tmp_path: Path) -> None:
+def test_a_packed_driver_finds_only_this_package_and_its_requirements_on_the_host(tmp_path: Path) -> None:
     """Executors, in the same environment, have nothing else either: with Arrow on one side only, UDFs fail."""
     program = f"""
 import sys, os, types

@@ -227,7 +227,7 @@ NAMED = QuerySink(kind=SinkKind.FILE, path="/data/out")
 UNNAMED = QuerySink(kind=SinkKind.OTHER)
 
 
-def test_a_query_without_an_adopted_checkpoint_is_refused_beside_one_that_has_it() -> None:
+def test_a_query_without_an_adopted_checkpoint_is_refused_if_another_query_has_one() -> None:
     """It would begin from nothing, and write again what its checkpoint says it has written."""
     made = origin(adopted=True, sink=NAMED)
 
