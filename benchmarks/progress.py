@@ -19,7 +19,7 @@ import psutil
 
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder
+from airflow_provider_ha.driver.checkpointing.progress import BatchRecorder
 from airflow_provider_ha.driver.checkpointing.publish_loop import TICK_SECONDS
 from benchmarks.shared import quick, show
 

@@ -18,9 +18,13 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import Sav
 from airflow_provider_ha.checkpoints.store.working_directories import WorkingFilesCollector
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.znode_records import read_record
-from airflow_provider_ha.driver.checkpointing.batch_records import SourceNotes
 from airflow_provider_ha.driver.checkpointing.origin import Origin
-from airflow_provider_ha.driver.checkpointing.progress import ProgressRecorder, TriggerListener, progress_source
+from airflow_provider_ha.driver.checkpointing.progress import (
+    ProgressRecorder,
+    SourceNotes,
+    TriggerListener,
+    progress_source,
+)
 from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalTurns, clear_notes
 from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher, requested_checkpoint
 from airflow_provider_ha.driver.checkpointing.savepoint_job import DisposalJob, SavepointJob

@@ -36,7 +36,7 @@ from airflow_provider_ha.driver.checkpointing.start_point import prepare_start, 
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode, reserve
 from airflow_provider_ha.driver.ending.process_end import ProcessTerminator, Watchdog
 from airflow_provider_ha.driver.ending.run_end import DriverEnd
-from airflow_provider_ha.driver.jvm.file_system import check_names, preload, prepare_file_system, s3a_conf
+from airflow_provider_ha.driver.jvm.component import check_names, preload, prepare_file_system, s3a_conf
 from airflow_provider_ha.driver.members.driver_session import DriverSession, lead
 from airflow_provider_ha.driver.members.run_writer import JobWriter, RunningApplication
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry

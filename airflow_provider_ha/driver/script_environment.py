@@ -1,4 +1,15 @@
-"""The environment of a script: logging, functions for its end, signals, environment variables."""
+"""The environment of a script: logging, functions for its end, signals, environment variables, imports of its workers.
+
+A function of a module next to the script is pickled by its name, so each Python worker has to import it. There are two
+ways:
+
+- On the driver's host a worker's path names the directory itself, with its data files and compiled modules. That is
+  enough for a local master, whose executors are processes of this host, and for the workers that Spark starts on the
+  driver's host under each master (the first batch of ``transformWithState``, Python data sources).
+- Executors of other hosts get an archive, which Spark unpacks among the files of each executor.
+
+The path is no variable of the driver's own environment: there it would hide modules that the driver needs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +32,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from airflow_provider_ha.jobs.application.archives import UNPACKED_AS
 from airflow_provider_ha.query_names import shown
+from airflow_provider_ha.uris import list_item
 
 
 # Used in other threads of a driver: their lines at DEBUG and INFO are not only the script's.
@@ -258,3 +271,34 @@ def _is_of_environment(error: KeyError) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is not None and trace.tb_frame.f_code is os._Environ.__getitem__.__code__  # noqa: SLF001  # as above
+
+
+WORKER_PATH = "spark.executorEnv.PYTHONPATH"
+ARCHIVES = "spark.archives"
+
+
+def worker_path(conf: Mapping[str, str], directory: Path) -> str:
+    """Return the value of :data:`WORKER_PATH`: *directory* (of the script), then the entries of *conf*."""
+    return os.pathsep.join(filter(None, (str(directory), conf.get(WORKER_PATH))))
+
+
+def archive_item(archive: Path) -> str:
+    """Return the item of :data:`ARCHIVES` that lets Spark unpack *archive* on each executor."""
+    return f"{list_item(archive)}#{UNPACKED_AS}"
+
+
+def search_archive(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap the start of a ``SparkContext``: its workers search the unpacked archive before everything else."""
+
+    def initialize(context: Any, *arguments: Any, **keywords: Any) -> None:
+        original(context, *arguments, **keywords)
+        shipped = (context.getConf().get(ARCHIVES) or "").split(",")
+        if any(item.endswith(f"#{UNPACKED_AS}") for item in shipped):
+            context._python_includes.append(UNPACKED_AS)  # noqa: SLF001  # addPyFile takes no directory
+
+    return initialize
+
+
+def import_wheels(context_class: Any) -> None:
+    """Let workers import wheels among the ``py_files``: Spark ships them, but searches zips, eggs and jars only."""
+    context_class.PACKAGE_EXTENSIONS = (*context_class.PACKAGE_EXTENSIONS, ".whl")

@@ -29,8 +29,9 @@ from airflow_provider_ha.driver.ending import process_end
 from airflow_provider_ha.driver.members import housekeeping
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
+from airflow_provider_ha.host import process_tree
 from airflow_provider_ha.host.proof import main as proof
-from airflow_provider_ha.host.supervisor import in_place, log_rotation
+from airflow_provider_ha.host.supervisor import in_place
 from airflow_provider_ha.host.supervisor import main as supervisor
 from airflow_provider_ha.jobs import job_stores, progress_history, run_history
 from airflow_provider_ha.jobs.drivers import driver_log
@@ -124,7 +125,7 @@ SENTENCES = [
     ("how-to/read-logs.md", f"the last {driver_log.TAIL_LINES} lines of the lost driver"),
     ("how-to/read-logs.md", f"rotated from {HA.driver_log_mb} MB on"),
     ("how-to/read-logs.md", f"at most {WORDS[HA.driver_log_files]} files"),
-    ("how-to/read-logs.md", f"written in {WORDS[log_rotation.LOOK_SECONDS]} second"),
+    ("how-to/read-logs.md", f"written in {WORDS[process_tree.LOOK_SECONDS]} second"),
     ("explanation/security-model.md", f"the last {driver_log.TAIL_LINES} lines of a lost driver's log"),
     ("explanation/stores.md", f"within {garbage.GRACE // HOUR} hours before the last commit"),
     ("explanation/stores.md", f"over for less than {garbage.GRACE // HOUR} hours"),

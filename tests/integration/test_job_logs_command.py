@@ -18,7 +18,7 @@ from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.coordination.znode_records import create_once
 from airflow_provider_ha.errors import LogMissingError, NotConnectedError
 from airflow_provider_ha.host.engines.registry import Engines
-from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.host.process_tree import LogRotation
 from airflow_provider_ha.jobs.drivers import run_logs
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import write_secrets

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.host.process_tree import LogRotation
 from airflow_provider_ha.jobs.drivers import driver_log
 from airflow_provider_ha.jobs.drivers.driver_log import LogReader, last_lines, whole_lines
 from airflow_provider_ha.redaction import PublicText

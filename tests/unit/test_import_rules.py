@@ -89,7 +89,7 @@ DRIVER_FOR_SUPERVISOR = {
     "members.housekeeping",
     "members.run_writer",
     "queries.query_registry",
-    "worker_imports",
+    "script_environment",
 }
 # Folders of a layer -> those that they may import.
 ROOMS: dict[str, dict[str, set[str]]] = {

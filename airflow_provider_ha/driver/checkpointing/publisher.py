@@ -23,9 +23,8 @@ from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointSto
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder, Measure
 from airflow_provider_ha.driver.checkpointing.origin import Origin
-from airflow_provider_ha.driver.checkpointing.progress import PeriodicProgress, ProgressSource
+from airflow_provider_ha.driver.checkpointing.progress import BatchRecorder, Measure, PeriodicProgress, ProgressSource
 from airflow_provider_ha.driver.figures import CheckpointFigures
 from airflow_provider_ha.driver.queries.query_registry import Member, QueryRegistry
 from airflow_provider_ha.errors import CheckpointError, CheckpointMissingError, HaError, LeadershipError

@@ -27,7 +27,8 @@ from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop
 from airflow_provider_ha.driver.checkpointing.publisher import Publisher
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode
 from airflow_provider_ha.driver.ending.failure_kinds import links
-from airflow_provider_ha.driver.ending.failure_record import (
+from airflow_provider_ha.driver.ending.process_end import (
+    ProcessTerminator,
     failed_queries,
     failure_of_driver,
     failure_of_run,
@@ -35,7 +36,6 @@ from airflow_provider_ha.driver.ending.failure_record import (
     text_of,
     text_of_queries,
 )
-from airflow_provider_ha.driver.ending.process_end import ProcessTerminator
 from airflow_provider_ha.driver.ending.stop_job import DrainFork, DrainStarter, MainThread, stop_all
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.members.driver_session import DriverSession

@@ -21,7 +21,7 @@ from airflow_provider_ha.driver.queries.query_stop import GracefulStop, has_ende
 from airflow_provider_ha.driver.queries.script_paths import OPTION
 from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.driver.worker_imports import import_wheels, search_archive
+from airflow_provider_ha.driver.script_environment import import_wheels, search_archive
 from airflow_provider_ha.errors import ApplicationRefusedError
 
 

@@ -25,9 +25,8 @@ from airflow_provider_ha.checkpoints.verify.proof_protocol import (
     is_refusal,
     options,
 )
-from airflow_provider_ha.driver.script_environment import log_beside_the_script
+from airflow_provider_ha.driver.script_environment import WORKER_PATH, log_beside_the_script, worker_path
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, gateway
-from airflow_provider_ha.driver.worker_imports import WORKER_PATH, worker_path
 from airflow_provider_ha.host.proof.script_start import chain, start_query
 from airflow_provider_ha.host.supervisor.spark_submit import render
 from airflow_provider_ha.jobs.drivers.driver_spec import write_private

@@ -37,11 +37,11 @@ from airflow_provider_ha.host.process_tree import (
     ProcessTree,
     become_subreaper,
     end_of_jvm,
+    rotate_log,
     signal_of,
 )
 from airflow_provider_ha.host.supervisor import spark_submit
 from airflow_provider_ha.host.supervisor.arrival import arrived, lock_directory
-from airflow_provider_ha.host.supervisor.log_rotation import rotate_log
 from airflow_provider_ha.host.supervisor.spark_submit import check_python, packed_python
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION

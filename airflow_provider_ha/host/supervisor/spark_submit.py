@@ -22,7 +22,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.driver.worker_imports import ARCHIVES, WORKER_PATH, archive_item, worker_path
+from airflow_provider_ha.driver.script_environment import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.java import utf8_locale
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication

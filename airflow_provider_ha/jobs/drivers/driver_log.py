@@ -1,7 +1,7 @@
 """Log and web pages of a driver: reader of the log, and their locations for users.
 
 A log consists of ``driver.log`` and rotated files, beginning with ``driver.log.1`` as the newest
-(``host.supervisor.log_rotation``). Concatenated from the oldest to the newest, they are the kept output.
+(``host.process_tree``). Concatenated from the oldest to the newest, they are the kept output.
 
 Invariant: a reader prints each kept line exactly once, also while the log is rotated. Kept files only change their
 number, so a reader identifies them by attributes that do not change.

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recov
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, following
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from airflow_provider_ha.driver.checkpointing.batch_records import BatchRecorder, Lengths
+from airflow_provider_ha.driver.checkpointing.progress import BatchRecorder, Lengths
 from tests.support.spark.recorded_job import QUERY, copy_live
 
 

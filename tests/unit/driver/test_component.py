@@ -12,8 +12,15 @@ import pytest
 from airflow_provider_ha import __version__
 from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.driver.jvm import component as component_module
-from airflow_provider_ha.driver.jvm.component import Component, ComponentLeader, GateKeeper
-from airflow_provider_ha.driver.jvm.file_system import SIMPLE_CREDENTIALS, check_names, prepare_file_system, s3a_conf
+from airflow_provider_ha.driver.jvm.component import (
+    SIMPLE_CREDENTIALS,
+    Component,
+    ComponentLeader,
+    GateKeeper,
+    check_names,
+    prepare_file_system,
+    s3a_conf,
+)
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.options.conf import (
     MANAGER,

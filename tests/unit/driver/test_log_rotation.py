@@ -17,8 +17,8 @@ import pytest
 from airflow_provider_ha.driver.checkpointing.progress import ProgressRecorder
 from airflow_provider_ha.driver.figures import QueryTrigger
 from airflow_provider_ha.errors import StorageUnavailableError
-from airflow_provider_ha.host.supervisor import log_rotation
-from airflow_provider_ha.host.supervisor.log_rotation import LogRotation
+from airflow_provider_ha.host import process_tree
+from airflow_provider_ha.host.process_tree import LogRotation
 from airflow_provider_ha.jobs.progress_history import ProgressHistory, read_progress
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_store import LocalStore
@@ -41,7 +41,7 @@ def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(log_rotation, "_catch_up", full)
+    monkeypatch.setattr(process_tree, "_catch_up", full)
 
 
 @pytest.fixture
@@ -134,13 +134,13 @@ def test_kept_files_are_for_their_owner_only(log: Path) -> None:
 
 
 def test_what_is_written_while_the_log_is_copied_is_kept_as_well(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    catch_up, late = log_rotation._catch_up, iter(["during\n", "later\n"])
+    catch_up, late = process_tree._catch_up, iter(["during\n", "later\n"])
 
     def copy_slowly(*files: Any) -> None:
         catch_up(*files)
         append(log, next(late, ""))
 
-    monkeypatch.setattr(log_rotation, "_catch_up", copy_slowly)
+    monkeypatch.setattr(process_tree, "_catch_up", copy_slowly)
     append(log, "first\n")
 
     LogRotation(log, size=1, files=3).look()
@@ -171,7 +171,7 @@ def test_a_writer_goes_on_over_rotations_and_no_line_is_kept_twice(
 
 
 def test_a_log_that_is_gone_does_not_end_the_look_out(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_rotation, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(process_tree, "LOOK_SECONDS", 0.01)
     LogRotation(log, size=SIZE, files=3).start()
 
     append(log, "a" * SIZE)

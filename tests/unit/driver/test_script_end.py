@@ -24,7 +24,7 @@ from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.driver.worker_imports import archive_item, import_wheels, search_archive
+from airflow_provider_ha.driver.script_environment import archive_item, import_wheels, search_archive
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.job_graph import Blob

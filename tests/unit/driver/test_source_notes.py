@@ -12,8 +12,8 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, QuerySo
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.checkpointing import batch_records
-from airflow_provider_ha.driver.checkpointing.batch_records import PAUSE_SECONDS, Lengths, SourceNotes
+from airflow_provider_ha.driver.checkpointing import progress
+from airflow_provider_ha.driver.checkpointing.progress import PAUSE_SECONDS, Lengths, SourceNotes
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.errors import ConfigurationError, HaError, RestoreUnknownError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -55,7 +55,7 @@ class Brokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
-    monkeypatch.setattr(batch_records, "topic_ids", made.topic_ids)
+    monkeypatch.setattr(progress, "topic_ids", made.topic_ids)
     return made
 
 
