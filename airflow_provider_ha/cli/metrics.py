@@ -66,7 +66,7 @@ def copy_monitoring(
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the Grafana dashboard, the Prometheus alert rules, and the mappings for statsd_exporter. Needs no cluster.
+    """Copy the Grafana dashboards, the Prometheus alert rules, and the mappings for statsd_exporter. Needs no cluster.
 
     Exit 64: a file already exists.
     """
