@@ -147,6 +147,11 @@ def test_the_install_page_has_every_extra() -> None:
     assert sorted(named) == sorted(project["optional-dependencies"])
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/how-to/install.md"])
+def test_a_page_about_the_installation_says_that_no_index_has_the_package(page: str) -> None:
+    assert "package is not on a package index yet" in (ROOT / page).read_text(encoding="utf-8")
+
+
 # Commands that end or remove something, and the words of which one has to stand in the paragraph before the block.
 _DESTROYS = {
     r"job stop\b": ("stop", "end"),

@@ -17,6 +17,7 @@ import pytest
 import zstandard
 
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.state_content import OF_A_JVM_OF_FORMAT_1
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from tests.support.checkpoints.recorded_damage import Recorded, newest, rewrite, told, without
 from tests.support.checkpoints.state_files import END, pairs
@@ -324,7 +325,10 @@ def test_a_zip_of_checkpoint_format_2_that_4_0_wrote_beside_format_1_is_read_by_
             for name, content in members.items():
                 new.writestr(name, content)
 
-    assert verify(LocalTree(checkpoint), spark_version=release).startable is startable
+    report = verify(LocalTree(checkpoint), spark_version=release)
+
+    assert report.startable is startable
+    assert any(OF_A_JVM_OF_FORMAT_1 in finding.found for finding in report.findings) == (startable is None)
 
 
 def test_a_changed_row_is_found_by_the_hidden_checksum_if_the_codec_has_none(recorded: Recorded) -> None:
