@@ -311,7 +311,7 @@ def takes(model: type[Any], **arguments: Any) -> Callable[[Callable[..., None]],
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
         own = {name: each for name, each in inspect.signature(command).parameters.items() if name != "words"}
-        options = options_of(model)
+        options = {name: each for name, each in options_of(model).items() if not each.of_task}
         context, *rest = [
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]) for name, each in own.items()
         ]

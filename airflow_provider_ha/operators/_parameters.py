@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from functools import partial
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -231,7 +230,6 @@ WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 
 _Class = TypeVar("_Class", bound=type)
 _Init = TypeVar("_Init", bound=Callable[..., None])
-OfTask = Mapping[str, Sequence[str]]
 
 
 def takes(model: type[Any], *, without: Iterable[str] = ()) -> Callable[[_Init], _Init]:
@@ -260,14 +258,11 @@ def takes(model: type[Any], *, without: Iterable[str] = ()) -> Callable[[_Init],
     return decorate
 
 
-def describes(
-    model: type[Any], *, without: Iterable[str] = (), of_task: OfTask = MappingProxyType({})
-) -> Callable[[_Class], _Class]:
+def describes(model: type[Any], *, without: Iterable[str] = ()) -> Callable[[_Class], _Class]:
     """Add the descriptions of the options to the docstring of an operator."""
 
     def decorate(operator: _Class) -> _Class:
-        text = parameter_texts(model, without, of_task)
-        operator.__doc__ = f"{inspect.cleandoc(operator.__doc__ or '')}\n{text}"
+        operator.__doc__ = f"{inspect.cleandoc(operator.__doc__ or '')}\n{parameter_texts(model, without)}"
         return operator
 
     return decorate
@@ -302,22 +297,23 @@ def set_up(
     init: Callable[..., None],
     *,
     without: Iterable[str] = (),
-    of_task: OfTask = MappingProxyType({}),
 ) -> None:
     """Check the options of *model* in *kwargs*, call the ``__init__`` of the base class, and store the options.
 
+    Options of the task are parameters of the base class: a holder with known values gives them up here, a template
+    after it is rendered (:func:`take_task_options`).
+
     :param without: As in :func:`takes`.
-    :param of_task: Holder -> parameters of the base class that the holder accepts besides its options.
     :raises ConfigurationError: Values are invalid; the message names all, with the base class's own.
     """
     options, rest = split_options(model, kwargs, without)
-    holders = _holders(model, of_task)
+    holders = {name: each.holder for name, each in options_of(model).items() if each.holder}
     unknown = unknown_parameters(type(task), rest)
     unknown |= {name: _misplaced(name, holders[name]) for name in rest if name in holders}
-    for holder, names in of_task.items():
-        if isinstance(held := options[holder], Mapping):
-            rest |= {name: held[name] for name in names if name in held}
-            options[holder] = {name: value for name, value in held.items() if name not in names}
+    for name, holder in _of_task(model).items():
+        if isinstance(held := options[holder], Mapping) and name in held:
+            rest[name] = held[name]
+            options[holder] = {key: value for key, value in held.items() if key != name}
     found = [*unknown.values(), *wrong_options(model, options)]
     try:
         init(**{name: value for name, value in rest.items() if name not in unknown})
@@ -340,10 +336,16 @@ def given_options(task: Any, model: type[Any], subject: str, without: Iterable[s
     return given
 
 
-def _holders(model: type[Any], of_task: OfTask) -> dict[str, str]:
-    """Return option -> holder."""
-    declared = {name: each.holder for name, each in options_of(model).items() if each.holder}
-    return declared | {name: holder for holder, names in of_task.items() for name in names}
+def take_task_options(task: Any, model: type[Any]) -> None:
+    """Set the options of the task that a holder has as text of a rendered template."""
+    for name, holder in _of_task(model).items():
+        if name in (held := held_values(getattr(task, holder)) or {}):
+            setattr(task, name, held[name])
+
+
+def _of_task(model: type[Any]) -> dict[str, str]:
+    """Return option of the task -> holder."""
+    return {name: each.holder for name, each in options_of(model).items() if each.of_task}
 
 
 def _misplaced(name: str, holder: str) -> Mistake:

@@ -41,7 +41,7 @@ from airflow_provider_ha.operators._base import (
     request_id,
     retry_kwargs,
 )
-from airflow_provider_ha.operators._parameters import ArgumentSecrets, OfTask, check_given, flag, one_of
+from airflow_provider_ha.operators._parameters import ArgumentSecrets, check_given, flag, one_of, take_task_options
 from airflow_provider_ha.triggers.job import FINISHED, RUNNING, SparkHaJobTrigger
 
 
@@ -280,7 +280,7 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
     :param force: Act even though the job belongs to another DAG.
     """
 
-    of_task: ClassVar[OfTask] = {"ha": ("when_killed",), "start": ("force",)}
+    request_model: ClassVar[type[Any]]  # of its options
     template_fields: Sequence[str] = (*SparkHaWatchOperator.template_fields, "wait_for", "force")
 
     conf: Mapping[str, str] | None = None
@@ -301,6 +301,12 @@ class SparkHaRunOperator(ArgumentSecrets, SparkHaWatchOperator):
             force=flag("force"),
         )
         self.lineage_conf: dict[str, str] = {}
+
+    def _do_render_template_fields(self, parent: Any, *args: Any, **kwargs: Any) -> None:
+        """Render the templates, and take the options of the task from a holder that was one."""
+        super()._do_render_template_fields(parent, *args, **kwargs)
+        if parent is self:
+            take_task_options(self, self.request_model)
 
     def start_run(self, job: JobClient, request: str) -> SubmittedRun:
         """Start the run of *request*, or find it again. Idempotent.

@@ -32,7 +32,7 @@ __all__ = ["SparkHaRestoreOperator"]
 _OPTIONS = parameters_of(RestoreRequest)
 
 
-@describes(RestoreRequest, of_task=SparkHaRunOperator.of_task)
+@describes(RestoreRequest)
 class SparkHaRestoreOperator(SparkHaRunOperator):
     """Start a new run of a job from a checkpoint or savepoint of the same or another job.
 
@@ -55,10 +55,11 @@ class SparkHaRestoreOperator(SparkHaRunOperator):
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "seen_run", *_OPTIONS)
     template_fields_renderers = {"conf": "json", "env": "json"}
+    request_model = RestoreRequest
 
     @takes(RestoreRequest)
     def __init__(self, *, seen_run: int | str | None = None, **kwargs: Any) -> None:
-        set_up(self, RestoreRequest, kwargs, super().__init__, of_task=self.of_task)
+        set_up(self, RestoreRequest, kwargs, super().__init__)
         self.seen_run = seen_run
         check_given(self, seen_run=whole_number("seen_run"))
 

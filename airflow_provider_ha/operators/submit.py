@@ -23,7 +23,7 @@ _OF_BASE = ("job_id",)
 _OPTIONS = parameters_of(JobSpec, _OF_BASE)
 
 
-@describes(JobSpec, without=_OF_BASE, of_task=SparkHaRunOperator.of_task)
+@describes(JobSpec, without=_OF_BASE)
 class SparkHaSubmitOperator(SparkHaRunOperator):
     """Run a plain PySpark streaming script as a job that survives the loss of its driver.
 
@@ -46,10 +46,11 @@ class SparkHaSubmitOperator(SparkHaRunOperator):
 
     template_fields: Sequence[str] = (*SparkHaRunOperator.template_fields, "spark_conn_id", *_OPTIONS)
     template_fields_renderers = {"conf": "json", "env": "json"}
+    request_model = JobSpec
 
     @takes(JobSpec, without=_OF_BASE)
     def __init__(self, *, spark_conn_id: str | None = None, **kwargs: Any) -> None:
-        set_up(self, JobSpec, kwargs, super().__init__, without=_OF_BASE, of_task=self.of_task)
+        set_up(self, JobSpec, kwargs, super().__init__, without=_OF_BASE)
         self.spark_conn_id = spark_conn_id
 
     def start_run(self, job: JobClient, request: str) -> SubmittedRun:

@@ -54,7 +54,7 @@ class Option(NamedTuple):
     def shown(self) -> Mapping[str, Any]:
         """Presentation of the option in operator and command.
 
-        Keys: ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command).
+        Keys: ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command), ``of_task``.
         """
         extra = self.field.json_schema_extra
         return extra if isinstance(extra, dict) else {}
@@ -63,6 +63,11 @@ class Option(NamedTuple):
     def holder(self) -> str:
         """Parameter of an operator that holds the option; empty for an option with a parameter under its own name."""
         return str(self.shown.get("holder", ""))
+
+    @property
+    def of_task(self) -> bool:
+        """Whether it is an option of the task that makes the request, and not of the job; a command has none."""
+        return bool(self.shown.get("of_task"))
 
     @property
     def default(self) -> Any:
@@ -114,25 +119,20 @@ def _declared(model: type[Any]) -> dict[str, Option]:
     return found
 
 
-def parameter_texts(
-    model: type[Any], without: Iterable[str] = (), more: Mapping[str, Sequence[str]] | None = None
-) -> str:
-    """Return the descriptions of the options as the ``:param`` lines of a docstring; a holder lists its options.
-
-    :param more: Holder -> further names that it accepts.
-    """
+def parameter_texts(model: type[Any], without: Iterable[str] = ()) -> str:
+    """Return the descriptions of the options as the ``:param`` lines of a docstring; a holder lists its options."""
     held: dict[str, list[Option]] = {}
     for each in options_of(model).values():
         if each.name not in set(without):
             held.setdefault(each.holder or each.name, []).append(each)
-    texts_of = {name: _parameter_text(name, options, (more or {}).get(name, ())) for name, options in held.items()}
+    texts_of = {name: _parameter_text(name, options) for name, options in held.items()}
     return "\n".join(f":param {name}: {text}" for name, text in texts_of.items())
 
 
-def _parameter_text(name: str, options: Sequence[Option], more: Sequence[str]) -> str:
+def _parameter_text(name: str, options: Sequence[Option]) -> str:
     if options[0].name == name:
         return str(options[0].field.description)
-    named = ", ".join(f"``{each}``" for each in [*(each.name for each in options), *more])
+    named = ", ".join(f"``{each.name}``" for each in options)
     return f"A mapping or a model with any of {named}; the page of options describes each."
 
 

@@ -23,6 +23,7 @@ from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.options.conf import check_conf
 from airflow_provider_ha.jobs.options.declaration import INTERNAL, names, option, options_of, texts, words
 from airflow_provider_ha.jobs.options.job_options import HaOptions, KafkaBootstrap, Queries, Resources, memory
+from airflow_provider_ha.jobs.runs.watchers import KillPolicy
 from airflow_provider_ha.jobs.submit.requests import FRESH, LATEST, LostRunPolicy, check_start
 from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.query_names import query_directory
@@ -32,6 +33,7 @@ from airflow_provider_ha.records import Model
 _TARGET = {"group": "Where it runs", "holder": "target"}
 _APPLICATION = {"group": "Application"}
 _START = {"group": "Start", "holder": "start"}
+_HA = {"group": "High availability", "holder": "ha"}
 _COORDINATE_PARTS = 3
 
 
@@ -269,6 +271,17 @@ class JobSpec(Model):
         shown={"group": "High availability", "holder": "start"},
     )
     ha: HaOptions = HaOptions()
+    when_killed: KillPolicy = option(
+        KillPolicy.DETACH,
+        'Effect on the job when a user marks the waiting task failed or successful: ``"detach"`` (none), '
+        '``"stop_with_checkpoint"`` or ``"cancel"``. All but ``"detach"`` need Airflow 3.3.',
+        shown={**_HA, "of_task": True},
+    )
+    force: bool = option(
+        False,  # noqa: FBT003  # a default
+        "Whether the task acts although the job belongs to another DAG.",
+        shown={**_START, "of_task": True},
+    )
     # Conf for OpenLineage's listener in Spark, from Airflow; *conf* takes precedence.
     lineage: Texts = option({}, "Conf for OpenLineage's listener.", shown=INTERNAL)
 
@@ -281,7 +294,7 @@ def _other(name: str, default: Any = None) -> Any:
     return option(default, text, shown={**shown, "connection": True})
 
 
-def _of_start(name: str) -> Any:
+def _as_submitted(name: str) -> Any:
     """Declare an option of a restore that is also an option of a submission."""
     declared = options_of(JobSpec)[name]
     return option(declared.field.default, declared.field.description or "", shown=declared.shown)
@@ -333,9 +346,9 @@ class RestoreRequest:
         "new files).",
         shown={"words": ("--output", "--output-mode")},
     )
-    accept_verdicts: frozenset[Verdict] = _of_start("accept_verdicts")
-    claim_mode: ClaimMode = _of_start("claim_mode")
-    sinks: Texts = _of_start("sinks")
+    accept_verdicts: frozenset[Verdict] = _as_submitted("accept_verdicts")
+    claim_mode: ClaimMode = _as_submitted("claim_mode")
+    sinks: Texts = _as_submitted("sinks")
     if_lost: LostRunPolicy | None = option(
         None,
         'Action when the job has a live run that has lost its driver: ``"restart"`` ends it and restores, '
@@ -369,6 +382,8 @@ class RestoreRequest:
     env: Env | None = _other("env")
     master: Master | None = _other("master")
     driver_memory: DriverMemory | None = _other("driver_memory")
+    when_killed: KillPolicy = _as_submitted("when_killed")
+    force: bool = _as_submitted("force")
     # From a submission that starts from checkpoint directories.
     options: HaOptions | None = option(None, "Options of the new run.", shown=INTERNAL)
     # As in a spec. The parent of an earlier run is not inherited.

@@ -115,7 +115,6 @@ WRONG: dict[str, Any] = {
     **dict.fromkeys(("arguments", "files", "py_files", "jars", "archives", "packages", "repeatable"), "one"),
     **dict.fromkeys(("accept_unverified", "reset_query_ids"), "one"),
 }
-OF_TASK = {name: holder for holder, names in SparkHaRunOperator.of_task.items() for name in names}
 
 
 def held(task: Any) -> dict[str, str]:
@@ -123,7 +122,7 @@ def held(task: Any) -> dict[str, str]:
     if not issubclass(task, SparkHaRunOperator):
         return {}
     model = JobSpec if task is SparkHaSubmitOperator else RestoreRequest
-    return OF_TASK | {name: each.holder for name, each in options_of(model).items() if each.holder}
+    return {name: each.holder for name, each in options_of(model).items() if each.holder}
 
 
 CASES = [

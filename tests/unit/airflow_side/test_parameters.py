@@ -18,12 +18,14 @@ from typer.testing import CliRunner
 
 import airflow_provider_ha.operators
 import airflow_provider_ha.sensors
+from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.spec_options import takes as takes_words
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.declaration import option, options_of, parameter_texts, read, spread
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, RestoreRequest
 from airflow_provider_ha.operators._parameters import given_options, parameters_of, takes, wrong_options
+from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
 from tests.docs.options_page import page
 
@@ -250,3 +252,22 @@ def test_options_of_a_job_may_come_out_of_templates_as_text() -> None:
 def test_text_that_is_no_number_is_an_error_with_the_parameter() -> None:
     with pytest.raises(ConfigurationError, match="restart_attempts"):
         read(HaOptions, {"restart_attempts": "many"}, subject="the job")
+
+
+@pytest.mark.parametrize("operator", [SparkHaSubmitOperator, SparkHaRestoreOperator])
+def test_options_of_the_task_come_out_of_a_mapping_that_is_a_template(operator: Any) -> None:
+    start = {} if operator is SparkHaRestoreOperator else {"application": "main.py"}
+    task = operator(task_id="count", job_id="orders", ha="{{ params.ha }}", start="{{ params.start }}", **start)
+
+    task.render_template_fields(
+        {"params": {"ha": '{"when_killed": "cancel", "repeatable": ["q"]}', "start": '{"force": true}'}}
+    )
+
+    assert (task.when_killed, task.force) == ("cancel", True)
+    given = given_options(task, task.request_model, "the request")
+    assert read(task.request_model, given, subject="the request", request_id="r", job_id="orders")
+
+
+def test_options_of_a_task_are_no_options_of_the_command() -> None:
+    assert [name for name, each in options_of(JobSpec).items() if each.of_task] == ["when_killed", "force"]
+    assert "--when-killed" not in CliRunner().invoke(app, ["job", "submit", "--help"]).output
