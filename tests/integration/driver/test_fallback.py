@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,6 @@ from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFile
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver.checkpointing import fallback
 from airflow_provider_ha.driver.checkpointing.fallback import FallbackPlanner
@@ -40,7 +37,7 @@ from airflow_provider_ha.jobs.model import Generation, Status
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.written_query import WrittenQuery
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.jobs_helpers import a_run
@@ -191,12 +188,6 @@ class LostRun:
 
     def damage_pin(self, number: int) -> None:
         (self.job.pin_path(number) / QUERY / "metadata").unlink()
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop
@@ -27,7 +26,7 @@ from airflow_provider_ha.jobs.model import Status
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.storage.keys import JobKeys
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.clusters.full_disk import SmallDisk, config_on, small_disk
@@ -43,12 +42,6 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def config(zookeeper: str, tmp_path: Path, disk: SmallDisk) -> HaConfig:
     """A cluster whose work root is a separate disk."""
     return config_on(disk, zookeeper, tmp_path)
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def loop_of(job: Job, disk: SmallDisk, died: list[BaseException]) -> PublishLoop:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -22,8 +22,7 @@ from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory,
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.members.housekeeping import Housekeeping
 from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
 from airflow_provider_ha.driver.script import Lifecycle
@@ -34,15 +33,9 @@ from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.local_store import LocalStore
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY, copy_live
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def directories(job: Job, *names: str) -> Path:

@@ -14,14 +14,14 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, ManagedJob
 
 
-def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_waited(job: ManagedJob) -> None:
+def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_waited(managed: ManagedJob) -> None:
     """Closing a session that has ended frees no lock: the recovery would wait for the timeout of the other one."""
-    spec = spec_of(job, job.submit(APPS / "plain.py", []))
+    spec = spec_of(managed, managed.submit(APPS / "plain.py", []))
     holder = acquire(
-        job.coordinator,
-        job.paths,
-        timings=job.config.timings,
-        clock=job.clock,
+        managed.coordinator,
+        managed.paths,
+        timings=managed.config.timings,
+        clock=managed.clock,
         describe=lambda _: b"holder",
         timeout=5,
     )
@@ -30,7 +30,7 @@ def test_the_session_that_leads_is_left_for_the_supervisor_not_the_one_that_wait
         waiting = pool.submit(lead, spec, SystemClock())
         first = wait_until(lambda: read_session(spec.home.session), timeout=10, what="the first session")
         assert first is not None
-        wait_until(lambda: close_session(job.config, first), timeout=10, what="the end of the first session")
+        wait_until(lambda: close_session(managed.config, first), timeout=10, what="the end of the first session")
         holder.release()
         led = waiting.result(30)
     try:

@@ -41,15 +41,15 @@ def no_level(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_logged_of_a_batch_that_works(job: ManagedJob, stream: Stream) -> None:
+def test_nothing_is_logged_of_a_batch_that_works(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(2)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "0.1"])
-    process = job.start(run)
-    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
+    run = managed.submit(APPS / "counts.py", [*stream.arguments, "0.1"])
+    process = managed.start(run)
+    wait_until(lambda: managed.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait(PATIENCE)
 
-    log = job.log(run)
+    log = managed.log(run)
 
     assert f"INFO {BATCH}" not in log
     assert f"INFO {JOB}" not in log
@@ -57,18 +57,18 @@ def test_nothing_is_logged_of_a_batch_that_works(job: ManagedJob, stream: Stream
 
 @pytest.mark.long
 @pytest.mark.hours
-def test_a_level_in_the_jobs_conf_wins(job: ManagedJob) -> None:
-    log = log_of_a_job(job, {"spark.log.level": "INFO"})
+def test_a_level_in_the_jobs_conf_wins(managed: ManagedJob) -> None:
+    log = log_of_a_job(managed, {"spark.log.level": "INFO"})
 
     assert f"INFO {JOB}" in log
 
 
 @pytest.mark.long
 @pytest.mark.hours
-def test_an_own_log4j_configuration_wins(job: ManagedJob, tmp_path: Path) -> None:
+def test_an_own_log4j_configuration_wins(managed: ManagedJob, tmp_path: Path) -> None:
     (tmp_path / "log4j2.properties").write_text(OWN)
     options = f"{CONF['spark.driver.extraJavaOptions']} -Dlog4j2.configurationFile={tmp_path}/log4j2.properties"
 
-    log = log_of_a_job(job, {"spark.driver.extraJavaOptions": options})
+    log = log_of_a_job(managed, {"spark.driver.extraJavaOptions": options})
 
     assert f"OWN INFO {JOB}" in log

@@ -28,7 +28,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.checkpoints.written_query import WrittenQuery, payload
 from tests.support.clusters.aged_job import RETAINED_CHECKPOINTS, AgedJob, Size
 from tests.support.clusters.coordination_helpers import JOB
@@ -38,12 +38,6 @@ from tests.support.spark.recorded_job import copy_live
 
 
 Fill = Callable[[str, bytes], None]
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 @pytest.fixture

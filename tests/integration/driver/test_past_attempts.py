@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,9 @@ from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.aged_job import RETAINED_CHECKPOINTS, AgedJob
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def submitted(job: Job, attempts: int, *, over: bool = True) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -11,8 +10,8 @@ from airflow_provider_ha.checkpoints.model import Claim
 from airflow_provider_ha.checkpoints.store.claims import runs_in_use
 from airflow_provider_ha.checkpoints.store.removal import DeletionList
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig, Retention
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, Op, SetData
+from airflow_provider_ha.config import Retention
+from airflow_provider_ha.coordination.coordinator import Create, Delete, Op, SetData
 from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.driver.members.housekeeping import ATTEMPTS
 from airflow_provider_ha.errors import JobStateError, LeadershipError, RecordCorruptError
@@ -25,14 +24,8 @@ from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.output_claims import OutputClaim, OutputClaims, clear_claims
 from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
 from airflow_provider_ha.jobs.runs.watchers import KillPolicy, claim, follow, follow_first
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import NOON, Interrupted, a_result, a_run, a_start, a_submission, an_exit
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def over(job: Job, *numbers: int, state: JobState = JobState.FINISHED, attempts: int = 1) -> None:

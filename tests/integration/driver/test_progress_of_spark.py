@@ -15,7 +15,6 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.progress import (
     EitherProgress,
@@ -31,7 +30,7 @@ from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.coordination_helpers import JOB
 
 
@@ -66,12 +65,6 @@ def query(spark: Any, live: Path) -> Iterator[Any]:
     handle = writer.trigger(processingTime="200 milliseconds").start()
     yield handle
     handle.stop()
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 def registry_of(live: Path, handle: Any) -> QueryRegistry:

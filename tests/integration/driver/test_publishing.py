@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, SetData
+from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.checkpointing import publisher as publishing
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop, RemovalTurns
@@ -27,18 +26,12 @@ from airflow_provider_ha.errors import CheckpointError, LeadershipError, Storage
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.checkpoints.checkpoint_helpers import AT, Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 LIVE = JobKeys(JOB).working_directory(1, "a")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.model import JobState
-from tests.support.clusters import submit_helpers
-from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream
+from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob
 from tests.support.spark.supervised_job import SupervisedJob
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
@@ -49,22 +45,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.fixture
-def refused(config: HaConfig, tmp_path: Path) -> Iterator[SupervisedJob]:
-    with HaClient.open(config) as client:
-        job = SupervisedJob(client, Stream(tmp_path))
-        yield job
-        submit_helpers.kill_all(job.job._job)
-
-
-def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
-    refused: SupervisedJob, tmp_path: Path
-) -> None:
+def test_script_is_refused_with_a_result_although_it_swallows_the_errors(gated: SupervisedJob, tmp_path: Path) -> None:
     report, own = tmp_path / "refused.json", write_log(tmp_path / "own" / "a", offsets=[0, 1], commits=[0, 1])
     before = contents(own.parent)
 
-    refused.submit_script(APPS / "refused.py", [str(report), str(tmp_path / "own")])
-    result = refused.await_result()
+    gated.submit_script(APPS / "refused.py", [str(report), str(tmp_path / "own")])
+    result = gated.await_result()
 
     said = json.loads(report.read_text())
     assert said.keys() == REASONS.keys()
@@ -75,8 +61,8 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
     assert contents(own.parent) == before, "no location of the script is used, and none is touched"
     assert list((tmp_path / "own-absolute").glob("*.json"))
     with pytest.raises(JobStateError, match="never run again"):
-        refused.recover()
-    snapshot = refused.job.snapshot()
+        gated.recover()
+    snapshot = gated.job.snapshot()
     assert snapshot.graph is None
     assert snapshot.run is not None
     (only,) = snapshot.run.submissions
@@ -86,38 +72,39 @@ def test_script_is_refused_with_a_result_although_it_swallows_the_errors(
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", ["query", "batch"])
-def test_relative_output_ends_the_run_before_a_row_is_written(refused: SupervisedJob, tmp_path: Path, way: str) -> None:
-    refused.submit_script(APPS / "relative.py", [way])
-    result = refused.await_result()
+def test_relative_output_ends_the_run_before_a_row_is_written(gated: SupervisedJob, tmp_path: Path, way: str) -> None:
+    gated.submit_script(APPS / "relative.py", [way])
+    result = gated.await_result()
 
     assert result.state is JobState.FAILED
     assert "writes to the relative path 'out'; here that is /" in result.reason
     assert "Write it as an absolute path, for example '/data/out'" in result.reason
     assert list(tmp_path.rglob("out")) == []
     with pytest.raises(JobStateError, match="never run again"):
-        refused.recover()  # no second attempt with another directory
+        gated.recover()  # no second attempt with another directory
 
 
 @pytest.mark.long
-def test_script_that_raises_fails_without_a_result(job: ManagedJob) -> None:
-    run = job.submit(APPS / "raises.py", [])
+def test_script_that_raises_fails_without_a_result(managed: ManagedJob) -> None:
+    run = managed.submit(APPS / "raises.py", [])
 
-    code = job.start(run).wait(PATIENCE)
+    code = managed.start(run).wait(PATIENCE)
 
     assert code == ExitCode.FAILED
-    assert job.result(run) is None
-    assert "no such table" in job.failure(run)
-    assert not (job.directory(run, 1) / "driver.json").exists()  # its secrets were read, and no supervisor was there
-    assert job.coordinator.find(job.paths.job_graph) is not None
+    assert managed.result(run) is None
+    assert "no such table" in managed.failure(run)
+    # Its secrets were read, and no supervisor was there.
+    assert not (managed.directory(run, 1) / "driver.json").exists()
+    assert managed.coordinator.find(managed.paths.job_graph) is not None
 
 
 @pytest.mark.long
-def test_submission_that_is_not_the_newest_does_not_lead(job: ManagedJob) -> None:
-    run = job.submit(APPS / "raises.py", [])
-    job.resubmit(run)
+def test_submission_that_is_not_the_newest_does_not_lead(managed: ManagedJob) -> None:
+    run = managed.submit(APPS / "raises.py", [])
+    managed.resubmit(run)
 
-    code = job.start(run, 1).wait(PATIENCE)
+    code = managed.start(run, 1).wait(PATIENCE)
 
     assert code == ExitCode.NOT_ADMITTED
-    assert "is not the newest one" in job.failure(run, 1)
-    assert job.working is None
+    assert "is not the newest one" in managed.failure(run, 1)
+    assert managed.working is None

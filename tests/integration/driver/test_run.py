@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.model import CheckpointKind
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState, OperationKind, OperationState
 from airflow_provider_ha.jobs.progress_history import read_progress
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters import submit_helpers
 from tests.support.spark.driver_helpers import APPS, PATIENCE, ManagedJob, Stream, finished
 from tests.support.spark.supervised_job import SupervisedJob
 
@@ -24,86 +19,80 @@ QUERIES = ("windows", "rows")
 AGES_AGO = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
-@pytest.fixture
-def gated(config: HaConfig, tmp_path: Path) -> Iterator[SupervisedJob]:
-    with HaClient.open(config) as client:
-        job = SupervisedJob(client, Stream(tmp_path))
-        yield job
-        submit_helpers.kill_all(job.job._job)
-
-
-def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(job: ManagedJob, stream: Stream) -> None:
+def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(
+    managed: ManagedJob, stream: Stream
+) -> None:
     stream.feed(8)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "0.3"])
-    process = job.start(run)
-    wait_until(lambda: job.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
-    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
-    job.await_consumed(process, QUERIES, 2)
+    run = managed.submit(APPS / "counts.py", [*stream.arguments, "0.3"])
+    process = managed.start(run)
+    wait_until(lambda: managed.newest_checkpoint(), timeout=PATIENCE, what="the first checkpoint")
+    wait_until(lambda: managed.status and managed.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    managed.await_consumed(process, QUERIES, 2)
 
-    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend", savepoint=True))
+    answer = managed.await_operation(managed.ask(OperationKind.STOP, mode="suspend", savepoint=True))
 
     assert answer.state is OperationState.COMPLETED, answer.error
-    assert process.wait(PATIENCE) == 0, job.log(run)
+    assert process.wait(PATIENCE) == 0, managed.log(run)
     for query in QUERIES:
-        now = job.progress(query)
+        now = managed.progress(query)
         assert now.planned == now.committed >= 2
-    result = finished(job.result(run))
-    newest = job.newest_checkpoint()
+    result = finished(managed.result(run))
+    newest = managed.newest_checkpoint()
     assert newest is not None
     assert (newest.number, newest.reason) == (result.checkpoint, CheckpointKind.STOP)
-    assert newest.cut == {query: job.progress(query).committed for query in QUERIES}
+    assert newest.cut == {query: managed.progress(query).committed for query in QUERIES}
     assert answer.result["checkpoint"] == newest.number
     assert answer.result["savepoint_id"]
-    assert job.coordinator.find(job.paths.job_graph) is None
-    assert job.coordinator.find(job.paths.leader) is None
-    known = {point.query: point for point in read_progress(job.store, job.job_id, since=AGES_AGO)}
+    assert managed.coordinator.find(managed.paths.job_graph) is None
+    assert managed.coordinator.find(managed.paths.leader) is None
+    known = {point.query: point for point in read_progress(managed.store, managed.job_id, since=AGES_AGO)}
     assert known.keys() == set(QUERIES)
     for query, point in known.items():
-        assert 0 < point.batch <= job.progress(query).committed
+        assert 0 < point.batch <= managed.progress(query).committed
         assert point.longest_seconds > 0
-    assert job.status is not None
-    assert all(query.batch_seconds and query.committed_at for query in job.status.queries.values())
-    assert job.status.queries["rows"].input_rows == 6  # one file a batch
+    assert managed.status is not None
+    assert all(query.batch_seconds and query.committed_at for query in managed.status.queries.values())
+    assert managed.status.queries["rows"].input_rows == 6  # one file a batch
 
 
 @pytest.mark.long  # the quick suite drains after a kill, in tests/fault/driver
-def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
+def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(5)
-    run = job.submit(APPS / "counts.py", [*stream.arguments, "0"])
-    process = job.start(run)
-    job.await_consumed(process, QUERIES, 4)
-    assert (job.working, stream.windows().keys()) != (None, stream.expected_windows(5).keys())
+    run = managed.submit(APPS / "counts.py", [*stream.arguments, "0"])
+    process = managed.start(run)
+    managed.await_consumed(process, QUERIES, 4)
+    assert (managed.working, stream.windows().keys()) != (None, stream.expected_windows(5).keys())
 
-    answer = job.await_operation(job.ask(OperationKind.STOP, mode="terminate"))
+    answer = managed.await_operation(managed.ask(OperationKind.STOP, mode="terminate"))
 
     assert answer.state is OperationState.COMPLETED, answer.error
-    assert process.wait(PATIENCE) == 0, job.log(run)
+    assert process.wait(PATIENCE) == 0, managed.log(run)
     assert stream.windows() == stream.expected_windows(5)
-    result = finished(job.result(run))
-    newest = job.newest_checkpoint()
+    result = finished(managed.result(run))
+    newest = managed.newest_checkpoint()
     assert newest is not None
     assert newest.number == result.checkpoint
     for query in QUERIES:
         assert result.drained[query].batch == newest.cut[query] + 1
     assert result.drained["windows"].sink_path == str(stream.output)
     assert result.drained["windows"].sink_entry_sha256
-    assert job.working is not None
-    assert not job.working.with_name(job.working.name + ".drain").exists()
+    assert managed.working is not None
+    assert not managed.working.with_name(managed.working.name + ".drain").exists()
 
 
 @pytest.mark.long
-def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(job: ManagedJob, stream: Stream) -> None:
+def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(3)
-    run = job.submit(APPS / "available_now.py", [str(stream.source), str(stream.output)])
+    run = managed.submit(APPS / "available_now.py", [str(stream.source), str(stream.output)])
 
-    code = job.start(run).wait(PATIENCE)
+    code = managed.start(run).wait(PATIENCE)
 
-    assert code == 0, job.log(run)
-    assert finished(job.result(run)).reason == "the script ended"
-    newest = job.newest_checkpoint()
+    assert code == 0, managed.log(run)
+    assert finished(managed.result(run)).reason == "the script ended"
+    newest = managed.newest_checkpoint()
     assert newest is not None
     assert newest.reason is CheckpointKind.STOP
-    assert newest.cut == {"copy": job.progress("copy").planned}
+    assert newest.cut == {"copy": managed.progress("copy").planned}
 
 
 @pytest.mark.long

@@ -60,18 +60,18 @@ def plain(script: Path, arguments: list[str], wanted: str, directory: Path) -> N
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_of_spark_shows_what_it_shows_with_spark_submit(
-    name: str, port: int, job: ManagedJob, tmp_path: Path
+    name: str, port: int, managed: ManagedJob, tmp_path: Path
 ) -> None:
     more, wanted = SHOWN[name]
     arguments = ["127.0.0.1", str(port), *more]
     plain(EXAMPLES / name, arguments, wanted, tmp_path)
 
-    run = job.submit(EXAMPLES / name, arguments)
-    process = job.start(run)
+    run = managed.submit(EXAMPLES / name, arguments)
+    process = managed.start(run)
 
-    wait_until(lambda: re.search(wanted, job.log(run)), timeout=PATIENCE, what=f"{wanted} of the driver")
-    wait_until(lambda: job.status and job.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
-    answer = job.await_operation(job.ask(OperationKind.STOP, mode="suspend"))
+    wait_until(lambda: re.search(wanted, managed.log(run)), timeout=PATIENCE, what=f"{wanted} of the driver")
+    wait_until(lambda: managed.status and managed.status.state is JobState.RUNNING, timeout=PATIENCE, what="RUNNING")
+    answer = managed.await_operation(managed.ask(OperationKind.STOP, mode="suspend"))
     assert answer.state is OperationState.COMPLETED, answer.error
-    assert process.wait(PATIENCE) == 0, job.log(run)
-    assert finished(job.result(run)).reason == "suspended"
+    assert process.wait(PATIENCE) == 0, managed.log(run)
+    assert finished(managed.result(run)).reason == "suspended"

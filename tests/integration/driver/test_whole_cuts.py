@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,8 +16,6 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, pr
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.publisher import Provenance, Publisher
 from airflow_provider_ha.driver.checkpointing.savepoint_job import SavepointJob
@@ -31,7 +28,7 @@ from airflow_provider_ha.errors import CheckpointError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.names import short_name
-from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live
 
@@ -39,12 +36,6 @@ from tests.support.spark.recorded_job import QUERY, copy_live
 LATE, LAST = "late", 13
 PROVENANCE = Provenance(JOB, 1, "g", "4.2.0")
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
-    with led_job(config, coordinator) as led:
-        yield led
 
 
 @pytest.fixture
