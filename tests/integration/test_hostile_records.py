@@ -39,8 +39,7 @@ from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.jobs.restore.job_restore import plan_for
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.blobs import put_blob
-from tests.conformance.stores.test_ownership import elsewhere
-from tests.support.checkpoints.checkpoint_helpers import AT, Job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job, elsewhere
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
 from tests.support.spark.recorded_job import QUERY

@@ -15,7 +15,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration import test_client as words
+from tests.support.spark import words_job as words
 from tests.support.specs import changed
 
 

@@ -25,8 +25,8 @@ from airflow_provider_ha.jobs.observe import list_jobs, read_status
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from tests.conformance.stores.stage import add_savepoint
-from tests.integration.driver.test_publishing import LIVE, publisher_of
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
+from tests.support.checkpoints.publishers import LIVE, publisher_of
 from tests.support.clusters.jobs_helpers import a_run, a_submission, list_quarantined
 from tests.support.spark.recorded_job import copy_live
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.ivy import Wanted, jars
+
 
 class LineageReceiver(ThreadingHTTPServer):
     """Every event that was sent to ``api/v1/lineage``, decoded.
@@ -72,3 +74,13 @@ def receiving() -> Iterator[LineageReceiver]:
         finally:
             receiver.shutdown()
             thread.join()
+
+
+LISTENER = "1.53.0"
+
+
+def listener_jar() -> str:
+    """Return the path of the listener's jar, which has all that it needs."""
+    wanted = Wanted("io.openlineage", "openlineage-spark_2.13", LISTENER, transitive=False)
+    [jar] = jars(f"openlineage-spark-{LISTENER}", (wanted,))
+    return str(jar)

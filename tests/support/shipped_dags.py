@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -144,3 +145,12 @@ def set_waiting(dag_id: str, run_id: str) -> None:
             .where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
             .values(state="scheduled")
         )
+
+
+def dag_of(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", DAGS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.dag

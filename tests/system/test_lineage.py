@@ -12,8 +12,7 @@ import pytest
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.docs.blocks import blocks_of
-from tests.fault.driver.test_live_queries import LISTENER, listener_jar
-from tests.support.lineage_receiver import LineageReceiver, receiving
+from tests.support.lineage_receiver import LISTENER, LineageReceiver, listener_jar, receiving
 from tests.system.harness.rest import DagRun
 from tests.system.harness.servers import REPOSITORY
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow

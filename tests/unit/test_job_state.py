@@ -7,11 +7,19 @@ import pytest
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Status
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
-from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_start, a_status, a_submission, an_exit
+from tests.support.clusters.jobs_helpers import (
+    TAKEN,
+    a_leader,
+    a_result,
+    a_run,
+    a_start,
+    a_status,
+    a_submission,
+    an_exit,
+)
 
 
 NOT_TAKEN = SubmissionView(submission=a_submission(), created_zxid=10)
-TAKEN = SubmissionView(submission=a_submission(), started=a_start(), created_zxid=10)
 DEAD = SubmissionView(submission=a_submission(), started=a_start(), exit=an_exit(), created_zxid=10)
 
 

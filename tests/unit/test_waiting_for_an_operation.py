@@ -9,8 +9,7 @@ from airflow_provider_ha.cli.job_requests import operation_phase
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, Status
 from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.status import JobStatus
-from tests.support.clusters.jobs_helpers import a_leader, a_run, a_status
-from tests.unit.test_job_state import TAKEN
+from tests.support.clusters.jobs_helpers import TAKEN, a_leader, a_run, a_status
 
 
 def operation(state: OperationState) -> Operation:

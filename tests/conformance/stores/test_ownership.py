@@ -18,12 +18,11 @@ from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRete
 from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import LeadershipError
 from tests.conformance.stores.stage import Stage, add_savepoint, flink, pins, pointers, savepoints
-from tests.support.checkpoints.checkpoint_helpers import AT, Job
+from tests.support.checkpoints.checkpoint_helpers import AT, Job, elsewhere
 from tests.support.clusters.coordination_helpers import JOB
 
 
 MINE = "mine"
-QUERY_ID = "0b5c4d2e-7f5b-4f3a-9a51-3c1f0d9c2b10"
 META = "metadata"
 
 
@@ -62,19 +61,6 @@ def share(source: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     os.link(source, target)
     return target
-
-
-def elsewhere(root: Path) -> AdoptedCheckpoint:
-    """Make a directory as a plain query leaves it, with batches 0 to 2."""
-    directory = root / "elsewhere"
-    for log in ("offsets", "commits"):
-        (directory / log).mkdir(parents=True)
-        for batch in range(3):
-            (directory / log / str(batch)).write_text("v1\n{}")
-    (directory / "state" / "0" / "0").mkdir(parents=True)
-    (directory / "state" / "0" / "0" / "1.delta").write_bytes(b"state")
-    (directory / "metadata").write_text(f'{{"id":"{QUERY_ID}"}}')
-    return AdoptedCheckpoint(path=str(directory), query_id=QUERY_ID, planned=2, committed=2)
 
 
 @flink("SharedStateRegistryTest#testUnregisterUnusedSavepointState", entry=100, mutant="claimed-goes-too-early")

@@ -18,9 +18,8 @@ from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration import test_client as words
-from tests.support.ivy import Wanted, jars
-from tests.support.lineage_receiver import LineageReceiver, receiving
+from tests.support.lineage_receiver import LineageReceiver, listener_jar, receiving
+from tests.support.spark import words_job as words
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import Kafka, connector_jars
 from tests.support.spark.supervised_job import SupervisedJob
@@ -97,20 +96,10 @@ def test_killed_stopped_and_set_back_it_loses_no_row(job: SupervisedJob, kafka: 
     assert job.await_result().state is JobState.FINISHED
 
 
-LISTENER = "1.53.0"
-
-
 @pytest.fixture
 def receiver() -> Iterator[LineageReceiver]:
     with receiving() as started:
         yield started
-
-
-def listener_jar() -> str:
-    """Return the path of the listener's jar, which has all that it needs."""
-    wanted = Wanted("io.openlineage", "openlineage-spark_2.13", LISTENER, transitive=False)
-    [jar] = jars(f"openlineage-spark-{LISTENER}", (wanted,))
-    return str(jar)
 
 
 def test_events_of_a_driver_name_the_task_that_submitted_it(

@@ -22,9 +22,9 @@ from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
-from tests.integration.test_client import feed, request, rows, wait_for_epoch
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.jobs_helpers import list_quarantined
+from tests.support.spark.words_job import feed, request, rows, wait_for_epoch
 from tests.support.specs import changed
 
 

@@ -19,14 +19,14 @@ from airflow_provider_ha.errors import JobError, StorageUnavailableError
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.runs.submissions import Failure
-from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
+from airflow_provider_ha.jobs.verification.verification_records import DrillStore, DrillVerdict
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.integration.airflow_side.test_shipped_dags import dag_of
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.trigger_helpers import cancelled, until
+from tests.support.clusters.trigger_helpers import drilled, told_by
 from tests.support.mailbox import mail_server
 from tests.support.receivers import LOOPBACK
+from tests.support.shipped_dags import dag_of
 from tests.support.specs import changed
 
 
@@ -35,26 +35,6 @@ MAIL = {
     "to": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
     "arguments": {"to": "oncall@example.com", "subject": "{title}", "html_content": "{html}"},
 }
-
-
-def told_by(wanted: int, **kwargs: Any) -> list[dict[str, Any]]:
-    """Return the first events of a trigger."""
-    quick = {"grace": 0.1, "checkpoint_grace": 0.1, "poll_interval": 0.1, "health_interval": 0.1}
-    trigger, told = SparkHaClusterTrigger(**(quick | kwargs)), list[dict[str, Any]]()
-
-    async def take() -> None:
-        async for event in trigger.run():
-            payload: Any = event.payload
-            told.append(payload)
-
-    async def watch() -> None:
-        taking = asyncio.ensure_future(take())
-        await until(lambda: len(told) >= wanted, f"{wanted} events")
-        await cancelled(taking)
-
-    asyncio.run(watch())
-    assert json.loads(json.dumps(told)) == told
-    return told
 
 
 def used_up(cluster: Cluster, job_id: str) -> None:
@@ -67,28 +47,6 @@ def says(cluster: Cluster, job: JobContext, message: str = "", *, stalled: str =
     now = SystemClock().now()
     status = Status(state=JobState.RUNNING, run=1, epoch=1, message=message, stalled=stalled, at=now)
     cluster.coordinator.commit(Create(job.paths.status, status.to_bytes()))
-
-
-def drilled(job: JobContext, verdict: DrillVerdict = DrillVerdict.FAILED) -> None:
-    now = SystemClock().now()
-    DrillStore(job.store, job.keys).add(
-        Drill(
-            drill_id="weekly",
-            job_id=job.job_id,
-            source="savepoint-1",
-            taken_at=now,
-            cut={},
-            size=1,
-            age_seconds=4000.0,
-            started_at=now,
-            seconds={},
-            total_seconds=90.0,
-            verdict=verdict,
-            reasons=("a file is gone",) if verdict is DrillVerdict.FAILED else (),
-            spark_version="4.2.0",
-            requested_by="test",
-        )
-    )
 
 
 def test_a_run_whose_restarts_are_used_up_is_told(cluster: Cluster) -> None:

@@ -25,9 +25,8 @@ from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.integration.airflow_side.test_alerts import told_by
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.trigger_helpers import NEVER, cancelled, until
+from tests.support.clusters.trigger_helpers import NEVER, cancelled, told_by, until
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from tests.support import shipped_dags
 from tests.support.airflow_exceptions import AirflowFailException, AirflowSkipException
 from tests.support.clusters.airflow_helpers import connection_json, context, storage_path
+from tests.support.shipped_dags import dag_of
 
 
 DAGS = Path(__file__).parents[3] / "dags"
@@ -59,15 +59,6 @@ def test_every_dag_is_imported_without_an_error_and_without_kazoo_boto3_or_pyspa
 
 
 BY_THEMSELVES = {"alerts", "recover_jobs", "restore_drill", "scheduled_savepoint"}
-
-
-def dag_of(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", DAGS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.dag
 
 
 def first_task(name: str, task_id: str) -> Any:

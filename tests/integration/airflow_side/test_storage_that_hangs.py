@@ -23,9 +23,8 @@ from airflow_provider_ha.triggers._base import Outage, config_of
 from airflow_provider_ha.triggers._hub import _THREADS
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from tests.integration.airflow_side.test_alerts import drilled, told_by
 from tests.support.clusters.cluster_helpers import Cluster
-from tests.support.clusters.trigger_helpers import NEVER, cancelled, first_event, looks_of, until
+from tests.support.clusters.trigger_helpers import NEVER, cancelled, drilled, first_event, looks_of, told_by, until
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")

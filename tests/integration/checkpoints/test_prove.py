@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -29,28 +28,10 @@ from tests.support.checkpoints.damage import halve
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.corpus import checkpoint_copy, corpus
+from tests.support.spark.proven_queries import SCRIPT, application, fingerprint
 
 
 pytestmark = pytest.mark.timeout(300)
-SCRIPT = Path(__file__).resolve().parents[2] / "apps" / "prove.py"
-
-
-def fingerprint(directory: Path) -> dict[str, tuple[int, int, int, int, str]]:
-    """Return what tells of every file whether a process wrote it, linked it or put another in its place."""
-    found = {}
-    for path in sorted(directory.rglob("*")):
-        status = path.lstat()
-        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-        found[str(path.relative_to(directory))] = (
-            status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink, content,
-        )  # fmt: skip
-    return found
-
-
-def application(shape: str, checkpoint: Path, trace: Path, kind: str) -> Application:
-    """Return the script of the test, over the input of *shape*."""
-    trace.mkdir(exist_ok=True)
-    return Application(script=SCRIPT, arguments=(str(corpus() / shape / "input"), str(checkpoint), str(trace), kind))
 
 
 def children() -> list[psutil.Process]:

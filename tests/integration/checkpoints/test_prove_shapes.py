@@ -19,9 +19,9 @@ from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofOutc
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.jobs.verification.spark_proof import ProofProgress, prove
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration.checkpoints.test_prove import application, fingerprint
 from tests.support.spark import running_queries, tws_job
 from tests.support.spark.corpus import BATCHES, SHAPES, SHORT_SHAPES, checkpoint_copy
+from tests.support.spark.proven_queries import application, fingerprint
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

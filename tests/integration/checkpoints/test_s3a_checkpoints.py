@@ -17,9 +17,9 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import r
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.checkpoints.verify.verification_report import VerificationReport
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration.test_storage_s3a import APPS, ROWS_PER_BATCH, running, write_conf
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_server import S3Access, real_server
+from tests.support.s3.s3a_program import APPS, ROWS_PER_BATCH, running, write_conf
 from tests.support.s3.savepoints import place_of, restore, take
 from tests.support.spark import tws_job
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from airflow_provider_ha.checkpoints.model import ManifestFile
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
@@ -28,7 +27,6 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import ju
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetch, restore_files
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore as restore_here
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
@@ -42,7 +40,7 @@ from tests.docs.blocks import blocks_of
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
-from tests.support.s3.savepoints import attempts_of, keys_of, place_of, restore, take
+from tests.support.s3.savepoints import attempts_of, call, keys_of, place_of, restore, take
 from tests.support.spark.corpus import checkpoint_copy
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
@@ -353,19 +351,6 @@ def test_a_manifest_that_leads_out_of_the_savepoint_is_refused(
 
     with pytest.raises(CheckpointCorruptError):
         open_savepoint(one)
-
-
-def call(s3: S3Access, *words: str) -> str:
-    """Call the command as a user does who has said in the environment where S3 is."""
-    environment = {
-        "COLUMNS": "300",
-        "AWS_ENDPOINT_URL": s3.endpoint,
-        "AWS_ACCESS_KEY_ID": s3.access_key,
-        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
-    }
-    done = CliRunner(env=environment).invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def test_the_commands_of_the_page_work_in_their_order(

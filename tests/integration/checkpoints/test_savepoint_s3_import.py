@@ -27,7 +27,6 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
-from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.portable_helpers import (
     QUERY,
     archive,
@@ -40,7 +39,7 @@ from tests.support.checkpoints.portable_helpers import (
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
-from tests.support.s3.savepoints import attempts_of, keys_of, place_of, restore, take
+from tests.support.s3.savepoints import attempts_of, call, keys_of, place_of, restore, take
 from tests.unit.checkpoints.test_portable_relocation import SCHEMA, stateful
 
 

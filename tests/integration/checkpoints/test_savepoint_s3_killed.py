@@ -20,12 +20,11 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_report import ch
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import fetch
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectExistsError
-from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.portable_helpers import names_in
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access
-from tests.support.s3.savepoints import attempts_of, keys_of, place_of, take
+from tests.support.s3.savepoints import attempts_of, call, keys_of, place_of, take
 from tests.unit.checkpoints.test_verification_sparse import write_log
 
 

@@ -12,12 +12,12 @@ from airflow_provider_ha.api.documents.verification import SavedQueryView, Savep
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
-from tests.integration.checkpoints.test_savepoint_s3 import call
 from tests.support.checkpoints.checkpoint_helpers import led_job
 from tests.support.checkpoints.portable_helpers import QUERY, savepoint
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.s3.s3_checkpoints import put_directory
 from tests.support.s3.s3_server import S3Access
+from tests.support.s3.savepoints import call
 from tests.support.spark import recorded_job
 
 

@@ -24,9 +24,9 @@ from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import CheckpointError, LeadershipError, StorageUnavailableError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.checkpoints.checkpoint_helpers import AT, Job
+from tests.support.checkpoints.publishers import LIVE, publisher_of
 from tests.support.clusters.coordination_helpers import JOB
 from tests.support.spark.recorded_job import QUERY, copy_live
 
@@ -34,30 +34,10 @@ from tests.support.spark.recorded_job import QUERY, copy_live
 pytestmark = pytest.mark.timeout(300)
 
 
-LIVE = JobKeys(JOB).working_directory(1, "a")
-
-
 @pytest.fixture
 def publisher(job: Job) -> Publisher:
     """A publisher of one query that has committed something, that keeps one checkpoint."""
     return publisher_of(job, copy_live(job.config.work_path / LIVE))
-
-
-def publisher_of(job: Job, live: Path, plan: RestorePlan | None = None) -> Publisher:
-    registry = QueryRegistry(SystemClock())
-    sink = SinkSpec(SinkKind.FOREACH_BATCH, "foreachBatch")
-    registry.add(StartedQuery(QUERY, SimpleNamespace(), sink, LocalTree(live / QUERY)))
-    registry.script_waits()
-    return Publisher(
-        store=job.checkpoints,
-        leadership=job.leadership,
-        registry=registry,
-        origin=Origin(OriginKind.RESTORE if plan else OriginKind.FRESH, LIVE, LocalTree(live), plan=plan),
-        provenance=Provenance(JOB, 1, "g", "4.2.0"),
-        options=HaOptions(checkpoint_interval=0.0, retained_checkpoints=1),
-        area=LinkedWorkArea(job.config.work_path),
-        clock=SystemClock(),
-    )
 
 
 def numbers(job: Job) -> list[int]:

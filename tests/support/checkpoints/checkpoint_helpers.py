@@ -10,7 +10,15 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import (
+    BatchEntry,
+    Checkpoint,
+    CheckpointKind,
+    QueryCut,
+    QuerySink,
+    SinkKind,
+)
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest, SavepointStore
 from airflow_provider_ha.config import HaConfig
@@ -115,3 +123,19 @@ def led_job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
                 start=partial(start_of_run, coordinator, paths),
             ),
         )
+
+
+QUERY_ID = "0b5c4d2e-7f5b-4f3a-9a51-3c1f0d9c2b10"
+
+
+def elsewhere(root: Path) -> AdoptedCheckpoint:
+    """Make a directory as a plain query leaves it, with batches 0 to 2."""
+    directory = root / "elsewhere"
+    for log in ("offsets", "commits"):
+        (directory / log).mkdir(parents=True)
+        for batch in range(3):
+            (directory / log / str(batch)).write_text("v1\n{}")
+    (directory / "state" / "0" / "0").mkdir(parents=True)
+    (directory / "state" / "0" / "0" / "1.delta").write_bytes(b"state")
+    (directory / "metadata").write_text(f'{{"id":"{QUERY_ID}"}}')
+    return AdoptedCheckpoint(path=str(directory), query_id=QUERY_ID, planned=2, committed=2)

@@ -19,7 +19,7 @@ from airflow_provider_ha.jobs.job_graph import Blob
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Run, RunEnd, RunResult, StartKind, StartPoint, Status
 from airflow_provider_ha.jobs.observe import create_job
-from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView
+from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import (
     DriverHandle,
     Failure,
@@ -183,3 +183,6 @@ def list_quarantined(coordinator: Coordinator, paths: ClusterPaths) -> dict[str,
     """Return the jobs in quarantine with their reasons."""
     names = ours(coordinator.children(paths.quarantine), is_plain, parent=paths.quarantine)
     return {name: quarantine_reason(coordinator, paths, name) or "" for name in names}
+
+
+TAKEN = SubmissionView(submission=a_submission(), started=a_start(), created_zxid=10)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
+from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.jobs.job_context import JobContext
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 
 
 NEVER = 600.0  # a poll that no test waits for: what passes was woken by a watch
@@ -41,3 +46,45 @@ def looks_of(trigger: Any) -> list[Any]:
 
     trigger.look = noted
     return finished
+
+
+def told_by(wanted: int, **kwargs: Any) -> list[dict[str, Any]]:
+    """Return the first events of a trigger."""
+    quick = {"grace": 0.1, "checkpoint_grace": 0.1, "poll_interval": 0.1, "health_interval": 0.1}
+    trigger, told = SparkHaClusterTrigger(**(quick | kwargs)), list[dict[str, Any]]()
+
+    async def take() -> None:
+        async for event in trigger.run():
+            payload: Any = event.payload
+            told.append(payload)
+
+    async def watch() -> None:
+        taking = asyncio.ensure_future(take())
+        await until(lambda: len(told) >= wanted, f"{wanted} events")
+        await cancelled(taking)
+
+    asyncio.run(watch())
+    assert json.loads(json.dumps(told)) == told
+    return told
+
+
+def drilled(job: JobContext, verdict: DrillVerdict = DrillVerdict.FAILED) -> None:
+    now = SystemClock().now()
+    DrillStore(job.store, job.keys).add(
+        Drill(
+            drill_id="weekly",
+            job_id=job.job_id,
+            source="savepoint-1",
+            taken_at=now,
+            cut={},
+            size=1,
+            age_seconds=4000.0,
+            started_at=now,
+            seconds={},
+            total_seconds=90.0,
+            verdict=verdict,
+            reasons=("a file is gone",) if verdict is DrillVerdict.FAILED else (),
+            spark_version="4.2.0",
+            requested_by="test",
+        )
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from typer.testing import CliRunner
+
 from airflow_provider_ha.checkpoints.model import Savepoint
 from airflow_provider_ha.checkpoints.store.savepoints import creation
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
@@ -14,6 +16,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import (
     open_savepoint,
 )
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
+from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.storage.s3_files import S3FileStore
 from tests.support.s3.s3_server import S3Access
 
@@ -41,3 +44,16 @@ def keys_of(at: SavepointPrefix) -> list[str]:
 def attempts_of(at: SavepointPrefix) -> set[str]:
     """Return the directories of all attempts at a savepoint."""
     return {key.partition("/")[0] for key in keys_of(at) if key.startswith("files-")}
+
+
+def call(s3: S3Access, *words: str) -> str:
+    """Call the command as a user does who has said in the environment where S3 is."""
+    environment = {
+        "COLUMNS": "300",
+        "AWS_ENDPOINT_URL": s3.endpoint,
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+    }
+    done = CliRunner(env=environment).invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.stdout

@@ -100,3 +100,21 @@ def file_writer(name: str, directory: Path, path: str) -> Any:
     notes(writer).sink = "json"
     notes(writer).options["path"] = path
     return writer
+
+
+class Rows:
+    """As much of a batch as is asked for."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self.kept = False
+
+    def persist(self) -> Rows:
+        self.kept = True
+        return self
+
+    def unpersist(self) -> None:
+        self.kept = False
+
+    def count(self) -> int:
+        return self._rows

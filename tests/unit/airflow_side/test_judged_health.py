@@ -3,53 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.api.documents.cluster_events import cluster_event
-from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
-from airflow_provider_ha.fleet.notify.health_rules import HealthLimits, JobHealth, judge_health, of_leaders
+from airflow_provider_ha.fleet.notify.health_rules import JobHealth, of_leaders
 from airflow_provider_ha.fleet.notify.notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition
 from airflow_provider_ha.jobs.model import (
     AcceptedLoss,
     JobState,
-    QueryStatus,
     RunResult,
     StartKind,
     StartPoint,
-    Status,
 )
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
-
-
-NOW = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)
-BOUNDS = HealthLimits(checkpoint_grace=60.0, checkpoint_age=600.0, stall_grace=30.0)
-HANGS = "query 'counts' has been in one trigger after batch 5 for 600 s (Processing new data)"
-
-
-def ago(seconds: float) -> datetime:
-    return NOW - timedelta(seconds=seconds)
-
-
-def a_status(committed: int = 5, message: str = "") -> Status:
-    queries = {"counts": QueryStatus(planned=committed, committed=committed)}
-    return Status(state=JobState.RUNNING, run=2, epoch=3, queries=queries, checkpoint=7, message=message, at=NOW)
-
-
-def a_checkpoint(batch: int = 5, *, seconds: float = 5.0) -> CheckpointPointer:
-    return CheckpointPointer(
-        number=7,
-        epoch=3,
-        run=2,
-        reason=CheckpointKind.PERIODIC,
-        payload="p",
-        sha256="0" * 64,
-        size=1,
-        cut={"counts": batch},
-        created_at=ago(seconds),
-    )
+from tests.support.judged_health import BOUNDS, HANGS, LIVE, a_checkpoint, a_status, ago, wrong
 
 
 def a_drill(**changed: Any) -> Drill:
@@ -69,17 +38,6 @@ def a_drill(**changed: Any) -> Drill:
         "requested_by": "test",
     }
     return Drill(**fields | changed)
-
-
-LIVE = JobHealth(run=2, made_at=ago(9000), status=a_status(), checkpoint=a_checkpoint())
-
-
-def wrong(health: JobHealth, bounds: HealthLimits = BOUNDS) -> dict[str, Condition]:
-    """Return what is wrong, each of which makes an event."""
-    found = {kind: each for kind, each in judge_health(health, bounds, NOW).items() if each.kind}
-    for kind, each in found.items():
-        assert cluster_event(kind, "flights", each.facts or {}, 1.0).to_json()["event"] == kind
-    return found
 
 
 def failed(seconds: float = 60.0, *, exhausted: bool = True) -> JobHealth:

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.fleet.notify.health_rules import JobHealth, of_leaders, stalls_again
 from airflow_provider_ha.fleet.notify.notices import LEADER, NO_LEADER, STALLED, Condition, Notices
 from airflow_provider_ha.jobs.runs.submissions import Failure, SubmissionExit
-from tests.unit.airflow_side.test_judged_health import HANGS, LIVE, a_status, ago, wrong
+from tests.support.judged_health import HANGS, LIVE, a_status, ago, wrong
 
 
 def an_end(batch: int | None = 5, *, seconds: float = 60.0, **changed: Any) -> SubmissionExit:

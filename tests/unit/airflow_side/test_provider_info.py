@@ -21,32 +21,10 @@ from airflow_provider_ha.airflow_side.compat.sdk import AirflowFailException
 from airflow_provider_ha.cli.app import log_to_stderr
 from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options, TlsOptions
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.get_provider_info import get_provider_info
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
-
-
-INFO = get_provider_info()
-
-
-def modules(*kinds: str) -> list[str]:
-    return [name for kind in kinds for entry in INFO[kind] for name in entry["python-modules"]]
-
-
-def public_classes(*kinds: str) -> list[type]:
-    found = []
-    for name in modules(*kinds):
-        module = importlib.import_module(name)
-        found += [
-            value
-            for value in vars(module).values()
-            if inspect.isclass(value) and value.__module__ == name and value.__name__.startswith("SparkHa")
-        ]
-    return found
-
-
-OPERATORS = public_classes("operators", "sensors")
+from tests.support.public_classes import INFO, OPERATORS, public_classes
 
 
 def test_the_metadata_is_valid() -> None:

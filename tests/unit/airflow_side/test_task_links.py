@@ -35,7 +35,7 @@ from airflow_provider_ha.operators.follow import SparkHaFollowOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import a_leader, a_result, a_run, a_status, a_submission
-from tests.unit.airflow_side.test_provider_info import OPERATORS
+from tests.support.public_classes import OPERATORS
 
 
 CONN = "spark_ha_default"

@@ -26,24 +26,7 @@ from airflow_provider_ha.errors import ApplicationRefusedError, OperationFailedE
 from airflow_provider_ha.jobs.model import DrainedQuery
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.checkpoints.writer_helpers import writer_of
-
-
-class Rows:
-    """As much of a batch as is asked for."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self.kept = False
-
-    def persist(self) -> Rows:
-        self.kept = True
-        return self
-
-    def unpersist(self) -> None:
-        self.kept = False
-
-    def count(self) -> int:
-        return self._rows
+from tests.support.spark.started_queries import Rows
 
 
 def fork(root: Path) -> DrainFork:

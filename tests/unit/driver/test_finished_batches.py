@@ -17,8 +17,7 @@ from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import RestoreRefusedError
 from tests.support.checkpoints.writer_helpers import writer_of
-from tests.support.spark.started_queries import OFFSETS, Started, plan_of, starter_of
-from tests.unit.driver.test_drain import Rows
+from tests.support.spark.started_queries import OFFSETS, Rows, Started, plan_of, starter_of
 
 
 def leader(folder: Path, *, run: int = 1, epoch: int = 1) -> DriverContext:
