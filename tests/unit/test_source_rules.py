@@ -1,12 +1,9 @@
-"""Nothing writes to ZooKeeper by another way than ``coordination/``, and who is not the leader only where it says why.
-
-Read from the source. A leader writes by ``Leadership.commit``, which guards every transaction; what commits on the
-session itself is not guarded, so each such place is listed here with the reason why no process can be harmed by it.
-"""
+"""Rules for the source: writes to ZooKeeper, the release, and modules that run as programs."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_ha
+from airflow_provider_ha import __version__
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
@@ -110,3 +108,56 @@ def test_whoever_writes_without_leading_writes_nothing_of_the_leaders(name: str)
 @pytest.mark.parametrize("folder", ["driver", "proof", "supervisor"])
 def test_the_driver_never_writes_without_leading(folder: str) -> None:
     assert {name: raw_commits(tree) for name, tree in modules(folder) if raw_commits(tree)} == {}
+
+
+ROOT = Path(__file__).parents[2]
+WORDS_IN_TWO_MINUTES = 480  # at 240 a minute
+
+
+def releases() -> dict[str, str]:
+    """Release -> its section, in the order of the changelog."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    found = zip(parts[1::2], parts[2::2], strict=True)
+    return {head: body for head, body in found if re.match(r"\[\d", head)}
+
+
+def test_the_newest_release_of_the_changelog_is_this_one() -> None:
+    head = next(iter(releases()))
+
+    assert re.fullmatch(rf"\[{re.escape(__version__)}\] - \d{{4}}-\d{{2}}-\d{{2}}", head)
+
+
+def test_a_release_is_read_in_two_minutes() -> None:
+    assert {
+        head: len(body.split()) for head, body in releases().items() if len(body.split()) > WORDS_IN_TWO_MINUTES
+    } == {}
+
+
+def test_the_number_of_the_release_is_in_one_place() -> None:
+    files = [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "pyproject.toml", *(ROOT / "docs").rglob("*.md")]
+    package = [path for path in (ROOT / "airflow_provider_ha").rglob("*.py") if path.name != "_version.py"]
+
+    named = [
+        path
+        for path in (*files, *package)
+        if __version__ in re.findall(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", path.read_text(encoding="utf-8"))
+    ]
+
+    assert named == []
+
+
+def starts(tree: ast.Module) -> list[int]:
+    """Return where the module starts itself, counted from its end."""
+    tests = [ast.unparse(node.test) if isinstance(node, ast.If) else "" for node in tree.body]
+    return [len(tests) - number for number, test in enumerate(tests) if test.startswith("__name__ ==")]
+
+
+PROGRAMS = {
+    path: found for path in sorted(PACKAGE.rglob("*.py")) if (found := starts(ast.parse(path.read_text("utf-8"))))
+}
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_is_defined_after_the_start_of_a_program(path: Path) -> None:
+    assert PROGRAMS[path] == [1]
