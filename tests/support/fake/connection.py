@@ -7,17 +7,41 @@ LOST comes only from a server (F3): while none is reached the session may be lon
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from airflow_provider_ha.coordination.coordinator import Op, SessionCredentials, SessionState
 from airflow_provider_ha.errors import CoordinationError, NotConnectedError
 from tests.support.fake.faults import Outcome
-from tests.support.fake.late import LateRequest
 from tests.support.fake.members import Member, able_members
 from tests.support.fake.servers import Servers
 from tests.support.fake.watches import Watches
 
 
 _RETRY = 100  # milliseconds between two attempts to reach a member
+
+
+@dataclass
+class LateRequest:
+    """A transaction that arrives later than it was sent.
+
+    :param session_id: Session in which it was sent.
+    :param awaited: Whether its sender still waits for the answer.
+    :param due: Whether it has been under way for as long as it was to be.
+    """
+
+    ops: tuple[Op, ...]
+    session_id: int
+    awaited: bool = True
+    due: bool = False
+    done: bool = False
+    versions: list[int] | None = None
+    error: CoordinationError | None = None
+
+    def answer(self) -> list[int]:
+        """Return the versions, or raise why it was rejected."""
+        if self.error is not None:
+            raise self.error
+        return self.versions or []
 
 
 class Connection:
