@@ -161,23 +161,18 @@ def test_a_batch_is_committed_before_it_is_reported(live: Path, query: Any) -> N
 
 
 @pytest.fixture
-def idle(tmp_path: Path) -> Iterator[StartedQuery]:
-    """It has committed the one file that there is."""
-    from pyspark.sql import SparkSession  # inside functions only
-
-    local, given = "127.0.0.1", tmp_path / "given"
-    conf: dict[str, Any] = {"spark.ui.enabled": "false", "spark.driver.host": local, "spark.driver.bindAddress": local}
+def idle(spark: Any, tmp_path: Path) -> Iterator[StartedQuery]:
+    """A query that has committed the one file that there is."""
+    interval, given = "spark.sql.streaming.noDataProgressEventInterval", tmp_path / "given"
     given.mkdir()
     (given / "one.txt").write_text("a row\n")
-    session = SparkSession.builder.master("local[1]").config(map=conf).getOrCreate()
-    # Not in the conf, which the JVM keeps for the sessions of later tests.
-    session.conf.set("spark.sql.streaming.noDataProgressEventInterval", "200ms")  # 10 s by Spark's default
-    writer = session.readStream.text(str(given)).writeStream.format("noop")
+    spark.conf.set(interval, "200ms")  # 10 s by Spark's default
+    writer = spark.readStream.text(str(given)).writeStream.format("noop")
     handle = writer.option("checkpointLocation", str(tmp_path / "rows")).start()
     handle.processAllAvailable()
     yield StartedQuery("rows", handle, SinkSpec(SinkKind.OTHER, "noop"), LocalTree(tmp_path / "rows"))
     handle.stop()
-    session.stop()
+    spark.conf.unset(interval)
 
 
 def test_a_query_without_input_is_known_to_go_on_by_its_reports(idle: StartedQuery) -> None:
