@@ -177,7 +177,7 @@ class HaConfig(BaseModel):
     :param tls: When given, the connection to ZooKeeper uses only TLS.
     :param s3: Options for ``s3://`` roots.
     :param hdfs: Options for an ``hdfs://`` work root.
-    :param engines: Options of engines for all jobs, by the engine's name: ``{"local": {"spark_home": "/opt/spark"}}``.
+    :param engines: Options of engines for all jobs, as JSON ``{"<engine>": {"<option>": "<value>"}}``.
         A job's own ``engine_options`` win.
     :param history_server: URL of Spark's history server, ``http://history:18080``, the target of ended drivers' links.
         Its content depends on the event logs of the jobs (``spark.eventLog.enabled``).
@@ -288,7 +288,7 @@ class HaConfig(BaseModel):
         try:
             return TypeAdapter(dict[str, dict[str, str]]).validate_json(value)
         except ValidationError:
-            raise ValueError('it is not JSON of the form {"local": {"spark_home": "/opt/spark"}}') from None
+            raise ValueError('it is not JSON of the form {"<engine>": {"<option>": "<value>"}}') from None
 
     @field_validator("cluster_id")
     @classmethod

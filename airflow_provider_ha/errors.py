@@ -7,6 +7,7 @@ codes only in ``driver/`` and ``cli/``::
 
     HaError
     |- ConfigurationError                the user's input cannot work
+    |- EngineUnavailableError            (retry) no manager of the engine's cluster answered; no driver was started
     |- CoordinationError
     |  |- NotConnectedError              (retry) no ZooKeeper server answered
     |  |- OutcomeUnknownError            (retry after reading back) sent, but no answer came
@@ -51,6 +52,7 @@ __all__ = [
     "ConfigurationError",
     "CoordinationError",
     "DecisionNeededError",
+    "EngineUnavailableError",
     "FencedError",
     "HaError",
     "JobError",
@@ -96,6 +98,12 @@ class HaError(Exception):
 
 class ConfigurationError(HaError, ValueError):
     """The user's input cannot work: a wrong URI, an unreachable timing, a missing option."""
+
+
+class EngineUnavailableError(HaError):
+    """No manager of the engine's cluster takes a driver now: none was started, and the outage is no attempt."""
+
+    retryable = True
 
 
 class CoordinationError(HaError):

@@ -129,7 +129,7 @@ def _cluster_fields() -> dict[str, Any]:
         "engines": _text(
             _CLUSTER,
             "Engine options",
-            'JSON with options of engines for all jobs: {"local": {"spark_home": "/opt/spark"}}',
+            'JSON with options of engines for all jobs: {"<engine>": {"<option>": "<value>"}}',
         ),
         "history_server": _text(
             _CLUSTER,

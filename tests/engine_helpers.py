@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation, SparkOfTarget, UnknownSubmission
+from airflow_provider_ha.host.engines.engine import (
+    EngineCheck,
+    EngineFacts,
+    GoneSubmission,
+    Observation,
+    UnknownSubmission,
+    WantedSubmission,
+    observe_one,
+)
 from airflow_provider_ha.host.engines.local import LocalEngine
-from airflow_provider_ha.jobs.drivers.driver_spec import LocalProcess
+from airflow_provider_ha.host.engines.local_arrival import LocalProcess
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted, file_uri
 
@@ -37,29 +48,37 @@ def changed(record: SubmissionStarted, **reference: object) -> SubmissionStarted
 
 def is_gone(submission_id: str, record: SubmissionStarted) -> bool:
     """Whether the local engine proves on this host that a submission is gone."""
-    return isinstance(LocalEngine(CONFIG).observe(submission_id, record.handle), GoneSubmission)
+    return isinstance(observe_one(LocalEngine(CONFIG), submission_id, record.handle), GoneSubmission)
 
 
 class NothingToSee:
     """The part of an engine that has no processes: it refuses no target, observes none, and ends none."""
 
-    runs_here = True
+    facts = EngineFacts(launch_seconds=0.0, poll_seconds=0.2, runs_here=True)
 
     def check_host(self) -> None:
         """Take every host."""
 
-    def host_warnings(self) -> tuple[str, ...]:
-        return ()
-
-    def spark_of(self, target: Target) -> SparkOfTarget:
-        return SparkOfTarget(f"of {target.master}", None)
-
     def check(self, target: Target) -> None:
         del target
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
+    def probe(self, target: Target) -> Iterator[EngineCheck]:
+        yield EngineCheck(f"of {target.master}", "unknown", usable=True)
+
+    def reserve(self, ticket: Ticket) -> DriverHandle | None:
+        del ticket
+        return None
+
+    def observe(self, wanted: Sequence[WantedSubmission]) -> dict[str, Observation]:
+        return {each.submission_id: self.seen(each.submission_id, each.handle) for each in wanted}
+
+    def seen(self, submission_id: str, handle: DriverHandle | None) -> Observation:
+        """Return what is seen of one submission."""
         del submission_id, handle
         return UnknownSubmission("a test has no processes")
 
     def terminate(self, handle: DriverHandle) -> None:
+        raise NotImplementedError
+
+    def forget(self, handle: DriverHandle) -> None:
         raise NotImplementedError

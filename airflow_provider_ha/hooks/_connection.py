@@ -22,6 +22,7 @@ from airflow_provider_ha.airflow_side.compat.sdk import AirflowNotFoundException
 from airflow_provider_ha.config import HaConfig, tls_of
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.get_provider_info import get_provider_info
+from airflow_provider_ha.host.engines.table import entry_of_cluster, options_of_connection
 from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 from airflow_provider_ha.timings import Timings
 
@@ -56,9 +57,6 @@ def _widget(field: Mapping[str, Any]) -> Any:
     }
     kind = wtforms.PasswordField if schema.get("format") == "password" else kinds[schema["type"][0]]
     return kind(field["label"], validators=checks, description=field["description"], default=schema.get("default"))
-
-
-_OPTIONS = {"rest-scheme": "rest_scheme", "rest-port": "rest_port"}
 
 
 class SparkConnection(Protocol):
@@ -98,16 +96,13 @@ def place_of(connection: SparkConnection, extra: Mapping[str, Any]) -> SparkPlac
     master = _master(connection)
     if extra.get("deploy-mode") != "cluster":
         return SparkPlace(master=master)
-    from airflow_provider_ha.host.engines.registry import engine_of_cluster  # noqa: PLC0415  # brings the engines
-
     try:
-        engine = engine_of_cluster(master)
+        entry = entry_of_cluster(master)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"connection {connection.conn_id!r} cannot be used: {error.message}", next_step=error.next_step
         ) from None
-    options = {name: str(extra[key]) for key, name in _OPTIONS.items() if extra.get(key) not in (None, "")}
-    return SparkPlace(master=master, engine=engine, engine_options=options)
+    return SparkPlace(master=master, engine=entry.name, engine_options=options_of_connection(entry, extra))
 
 
 def _master(connection: SparkConnection) -> str:

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.records import Model, Record
 
@@ -34,9 +35,6 @@ class Artifact(Model):
     blob: Blob
     unpack: bool = False
     alias: str = ""
-
-
-DEFAULT_ENGINE = "local"  # for a job without an engine
 
 
 class Target(Model):

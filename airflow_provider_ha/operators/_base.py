@@ -42,7 +42,7 @@ from airflow_provider_ha.airflow_side.compat.sdk import (
     TaskDeferralTimeout,
 )
 from airflow_provider_ha.airflow_side.links import SparkHaDriverLogLink, SparkHaJobLink, SparkHaSparkUiLink
-from airflow_provider_ha.errors import HaError, StorageUnavailableError, UnknownJobError
+from airflow_provider_ha.errors import EngineUnavailableError, HaError, StorageUnavailableError, UnknownJobError
 from airflow_provider_ha.hooks.spark_ha import DEFAULT_CONN_ID, SparkHaHook
 from airflow_provider_ha.names import check_job_id, task_request
 from airflow_provider_ha.operators._parameters import WORDS, check_given
@@ -246,7 +246,7 @@ class SparkHaBaseOperator(PlainErrors, BaseOperator):
             with opened as client:
                 try:
                     yield client
-                except StorageUnavailableError as error:
+                except (StorageUnavailableError, EngineUnavailableError) as error:
                     raise AirflowException(f"{error}{self._tries()}") from error
 
     def _tries(self) -> str:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,22 +18,31 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.host.engines.engine import (
     Engine,
+    EngineCheck,
+    EngineFacts,
     GoneSubmission,
     Observation,
     RunningSubmission,
-    SparkOfTarget,
     UnknownSubmission,
+    WantedSubmission,
 )
 from airflow_provider_ha.host.engines.local import LocalEngine
+from airflow_provider_ha.host.engines.local_arrival import boot_id
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine
 from airflow_provider_ha.host.supervisor.arrival import CONFIG_VARIABLE
-from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION, TICKET_VARIABLE, ConfigSource, DriverHome, Ticket
+from airflow_provider_ha.jobs.drivers.driver_home import (
+    HANDLE_VARIABLE,
+    HOME_OPTION,
+    TICKET_VARIABLE,
+    ConfigSource,
+    DriverHome,
+    Ticket,
+)
 from airflow_provider_ha.jobs.drivers.driver_spec import (
     OWNER_ONLY,
     SUBMISSION_VARIABLE,
     SUPERVISOR_MODULE,
     DriverSpec,
-    boot_id,
     host_environment,
 )
 from airflow_provider_ha.jobs.job_graph import Target
@@ -58,6 +68,9 @@ class EngineUnderTest(Protocol):
     def kill(self, handle: DriverHandle) -> None:
         """Kill supervisor and driver with SIGKILL, as a host that dies would."""
 
+    def leftovers(self, ticket: Ticket, handle: DriverHandle) -> bool:
+        """Whether the engine has left anything of a forgotten submission outside its home, or a secret."""
+
 
 @dataclass
 class OnThisHost:
@@ -80,17 +93,20 @@ class OnThisHost:
     def kill(self, handle: DriverHandle) -> None:
         _kill_with_children(psutil.Process(int(str(handle.ref["pid"]))))
 
+    def leftovers(self, ticket: Ticket, handle: DriverHandle) -> bool:
+        del handle
+        return self.home(ticket).spec.exists()
+
 
 class NamespaceEngine:
     """Runs each supervisor as the first child of a PID namespace, with its own work directory: a small container.
 
     When the first process of a namespace ends, the kernel kills all others in it. So the end of that process, seen from
-    outside, is the proof of death.
+    outside, is the proof of death. A submission is known by its id, so its handle is reserved before the launch.
     """
 
     name = "namespace"
-    launch_seconds = 10.0
-    runs_here = True
+    facts = EngineFacts(launch_seconds=10.0, poll_seconds=0.2, runs_here=True)
 
     def __init__(self, config: HaConfig, work: Path) -> None:
         self.config = config
@@ -107,16 +123,22 @@ class NamespaceEngine:
     def check_host(self) -> None:
         """Take every host."""
 
-    def host_warnings(self) -> tuple[str, ...]:
-        return ()
+    def probe(self, target: Target) -> Iterator[EngineCheck]:
+        yield EngineCheck(f"in {target.engine_options['spark_home']!r}", "unknown release", usable=True)
 
-    def spark_of(self, target: Target) -> SparkOfTarget:
-        return SparkOfTarget(f"in {target.engine_options['spark_home']!r}", None)
+    def reserve(self, ticket: Ticket) -> DriverHandle:
+        log = self.work / ticket.submission_id / "driver.log"
+        ref = {"submission": ticket.submission_id, "boot": boot_id()}
+        return DriverHandle(engine=self.name, ref=ref, log_uri=file_uri("container", str(log)))
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
-        spec = self.spec(ticket)
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
+        assert reserved == self.reserve(ticket), "the caller records the handle and passes it on"
         self.work.mkdir(parents=True, exist_ok=True)
-        output = os.open(self.work / f"{ticket.submission_id}.log", os.O_WRONLY | os.O_CREAT, OWNER_ONLY)
+        try:
+            output = os.open(self.output(reserved), os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        except FileExistsError:
+            return reserved
+        spec = self.spec(ticket)
         inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", SUPERVISOR_MODULE]
         outer = subprocess.Popen(
             [*inside, HOME_OPTION, str(spec.home.directory)],
@@ -125,6 +147,7 @@ class NamespaceEngine:
                 **host_environment(),
                 SUBMISSION_VARIABLE: ticket.submission_id,
                 TICKET_VARIABLE: spec.ticket.model_dump_json(),
+                HANDLE_VARIABLE: spec.handle.model_dump_json(),
                 CONFIG_VARIABLE: self.config.to_private_json(),
             },
             stdin=subprocess.DEVNULL,
@@ -133,56 +156,50 @@ class NamespaceEngine:
             start_new_session=True,
         )
         os.close(output)
-        handle = self._handle(psutil.Process(outer.pid), ticket.submission_id)
         threading.Thread(target=outer.wait, name=f"reap-{outer.pid}", daemon=True).start()
-        return handle
+        return reserved
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
-        if handle is None:
-            found = self._find(submission_id)
-            return (
-                RunningSubmission(self._handle(found, submission_id))
-                if found
-                else UnknownSubmission("no namespace of its id is here")
-            )
-        if handle.ref["boot"] != boot_id():
-            return UnknownSubmission("it was started before the last boot, or elsewhere")
-        outer = self._outer(handle)
-        return (
-            GoneSubmission("the namespace has ended, and all that ran in it")
-            if outer is None
-            else RunningSubmission(handle)
-        )
+    def output(self, handle: DriverHandle) -> Path:
+        """Return the output of a submission's supervisor: the only thing that the engine leaves outside its home."""
+        return self.work / f"{handle.ref['submission']}.log"
+
+    def observe(self, wanted: Sequence[WantedSubmission]) -> dict[str, Observation]:
+        running = {each.environ().get(SUBMISSION_VARIABLE): each for each in _namespaces()}
+        return {each.submission_id: self._seen(each, running) for each in wanted}
+
+    def _seen(self, wanted: WantedSubmission, running: Mapping[str | None, psutil.Process]) -> Observation:
+        handle = wanted.handle
+        if handle is None or handle.ref["boot"] != boot_id():
+            return UnknownSubmission("it was never reserved, or before the last boot, or elsewhere")
+        if wanted.submission_id in running:
+            return RunningSubmission(handle)
+        if not self.output(handle).exists():
+            return UnknownSubmission("it was not launched")
+        return GoneSubmission("the namespace has ended, and all that ran in it")
 
     def terminate(self, handle: DriverHandle) -> None:
         if handle.ref["boot"] != boot_id():
             raise JobStateError("it does not run on this host")
-        if (outer := self._outer(handle)) is not None:
-            for first in outer.children():
-                first.terminate()
+        for first in self.first_processes(handle):
+            first.terminate()
 
-    def _find(self, submission_id: str) -> psutil.Process | None:
-        for process in psutil.process_iter():
-            try:
-                if process.name() == "unshare" and process.environ().get(SUBMISSION_VARIABLE) == submission_id:
-                    return process
-            except psutil.Error:
-                continue
-        return None
+    def forget(self, handle: DriverHandle) -> None:
+        self.output(handle).unlink(missing_ok=True)
 
-    def _handle(self, outer: psutil.Process, submission_id: str) -> DriverHandle:
-        ref = {"outer": outer.pid, "started": outer.create_time(), "boot": boot_id()}
-        log = self.work / submission_id / "driver.log"
-        return DriverHandle(engine=self.name, ref=ref, log_uri=file_uri("container", str(log)))
+    def first_processes(self, handle: DriverHandle) -> list[psutil.Process]:
+        """Return the first process of a submission's namespace, if it runs."""
+        of_id = [each for each in _namespaces() if each.environ().get(SUBMISSION_VARIABLE) == handle.ref["submission"]]
+        return [first for outer in of_id for first in outer.children()]
 
-    @staticmethod
-    def _outer(handle: DriverHandle) -> psutil.Process | None:
-        try:
-            process = psutil.Process(int(str(handle.ref["outer"])))
-            same = process.create_time() == handle.ref["started"] and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return None
-        return process if same else None
+
+def _namespaces() -> list[psutil.Process]:
+    """Return the processes outside the namespaces that wait for the first ones inside."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "unshare" and process.status() != psutil.STATUS_ZOMBIE and process.environ():
+                found.append(process)
+    return found
 
 
 @dataclass
@@ -206,8 +223,12 @@ class InANamespace:
         return self._engine.spec(ticket).home
 
     def kill(self, handle: DriverHandle) -> None:
-        for first in psutil.Process(int(str(handle.ref["outer"]))).children():
+        for first in self._engine.first_processes(handle):
             first.kill()
+
+    def leftovers(self, ticket: Ticket, handle: DriverHandle) -> bool:
+        del ticket
+        return self._engine.output(handle).exists()
 
 
 @dataclass
@@ -243,6 +264,10 @@ class OnAStandaloneCluster:
                 command = command_of(process)
                 if "DriverWrapper" in command and str(handle.ref["driver"]) in command:
                     _kill_with_children(process)
+
+    def leftovers(self, ticket: Ticket, handle: DriverHandle) -> bool:
+        del ticket, handle
+        return False  # a master keeps a line about each ended driver, and drops it itself
 
 
 def _kill_with_children(process: psutil.Process) -> None:

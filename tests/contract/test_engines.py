@@ -26,6 +26,8 @@ from airflow_provider_ha.host.engines.engine import (
     PendingSubmission,
     RunningSubmission,
     UnknownSubmission,
+    WantedSubmission,
+    observe_one,
 )
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
@@ -110,32 +112,72 @@ def processes_of(submission_id: str) -> list[psutil.Process]:
     return found
 
 
+def launched(tested: EngineUnderTest, ticket: Ticket) -> DriverHandle:
+    return tested.engine.launch(ticket, tested.engine.reserve(ticket))
+
+
 def await_driver(tested: EngineUnderTest, ticket: Ticket) -> None:
     wait_until(tested.home(ticket).driver_pid.exists, timeout=PATIENCE, what="the driver")
 
 
 def await_gone(tested: EngineUnderTest, ticket: Ticket, handle: DriverHandle) -> GoneSubmission:
     def gone() -> GoneSubmission | None:
-        seen = tested.engine.observe(ticket.submission_id, handle)
+        seen = observe_one(tested.engine, ticket.submission_id, handle)
         return seen if isinstance(seen, GoneSubmission) else None
 
     return wait_until(gone, timeout=PATIENCE, what="the proof of death")
 
 
 def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
 
     await_driver(tested, ticket)
-    assert tested.engine.observe(ticket.submission_id, handle) == RunningSubmission(handle)
+    assert observe_one(tested.engine, ticket.submission_id, handle) == RunningSubmission(handle)
+
+
+def test_a_reserved_handle_is_that_of_the_driver_and_starts_no_second_one(
+    tested: EngineUnderTest, ticket: Ticket
+) -> None:
+    reserved = tested.engine.reserve(ticket)
+    if reserved is None:
+        pytest.skip("only its launch determines the handle")
+    assert isinstance(observe_one(tested.engine, ticket.submission_id, reserved), UnknownSubmission)
+
+    first = tested.engine.launch(ticket, reserved)
+    await_driver(tested, ticket)
+    before = processes_of(ticket.submission_id)
+    again = tested.engine.launch(ticket, reserved)
+
+    assert first == again == reserved
+    assert set(before) <= set(processes_of(ticket.submission_id))
+
+
+def test_many_submissions_are_observed_by_one_call(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = launched(tested, ticket)
+    await_driver(tested, ticket)
+    never = new_id()
+
+    seen = tested.engine.observe([WantedSubmission(ticket.submission_id, handle), WantedSubmission(never, None)])
+
+    assert seen.keys() == {ticket.submission_id, never}
+    assert seen[ticket.submission_id] == RunningSubmission(handle)
+    assert isinstance(seen[never], UnknownSubmission)
+
+
+def test_the_place_of_a_target_answers(tested: EngineUnderTest, tmp_path: Path) -> None:
+    target = tested.target(submit_helpers.stand_in_spark(tmp_path / "spark"))
+    tested.engine.check(target)
+
+    assert [check.usable for check in tested.engine.probe(target)] == [True]
 
 
 def test_what_is_launched_is_found_by_its_id_or_reports_itself_when_the_answer_was_lost(
     tested: EngineUnderTest, ticket: Ticket, job: JobContext
 ) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
 
-    seen = tested.engine.observe(ticket.submission_id, None)
+    seen = observe_one(tested.engine, ticket.submission_id, tested.engine.reserve(ticket))
     reported = job.runs.get(ticket.run).submissions[0].started
     found = seen if isinstance(seen, RunningSubmission) else reported
 
@@ -144,23 +186,23 @@ def test_what_is_launched_is_found_by_its_id_or_reports_itself_when_the_answer_w
 
 
 def test_of_what_was_never_launched_nothing_is_known(tested: EngineUnderTest) -> None:
-    assert isinstance(tested.engine.observe(new_id(), None), UnknownSubmission)
+    assert isinstance(observe_one(tested.engine, new_id(), None), UnknownSubmission)
 
 
 def test_a_handle_names_its_engine_and_survives_a_record(tested: EngineUnderTest, ticket: Ticket) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
 
     read = SubmissionStarted.from_bytes(SubmissionStarted(handle=handle).to_bytes(), source="test").handle
 
     assert read.engine == tested.engine.name
-    assert tested.engine.observe(ticket.submission_id, read) == RunningSubmission(handle)
+    assert observe_one(tested.engine, ticket.submission_id, read) == RunningSubmission(handle)
 
 
 def test_a_killed_supervisor_takes_every_process_along_and_that_is_proven(
     tested: EngineUnderTest, ticket: Ticket
 ) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
 
     tested.kill(handle)
@@ -172,7 +214,7 @@ def test_a_killed_supervisor_takes_every_process_along_and_that_is_proven(
 def test_what_is_asked_to_end_reports_its_end_and_is_gone(
     tested: EngineUnderTest, ticket: Ticket, job: JobContext
 ) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
 
     tested.engine.terminate(handle)
@@ -184,27 +226,39 @@ def test_what_is_asked_to_end_reports_its_end_and_is_gone(
 
 
 def test_to_end_what_is_gone_is_no_error(tested: EngineUnderTest, ticket: Ticket) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
     tested.kill(handle)
     await_gone(tested, ticket, handle)
 
     tested.engine.terminate(handle)
 
-    assert isinstance(tested.engine.observe(ticket.submission_id, handle), GoneSubmission)
+    assert isinstance(observe_one(tested.engine, ticket.submission_id, handle), GoneSubmission)
 
 
-def test_a_handle_of_what_the_engine_cannot_look_at_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
-    handle = tested.engine.launch(ticket)
+def test_to_forget_what_is_gone_leaves_no_secret_and_may_be_repeated(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
     tested.kill(handle)
     await_gone(tested, ticket, handle)
 
-    assert isinstance(tested.engine.observe(ticket.submission_id, tested.elsewhere(handle)), UnknownSubmission)
+    for _ in range(2):
+        tested.engine.forget(handle)
+
+    assert not tested.leftovers(ticket, handle)
+
+
+def test_a_handle_of_what_the_engine_cannot_look_at_proves_nothing(tested: EngineUnderTest, ticket: Ticket) -> None:
+    handle = launched(tested, ticket)
+    await_driver(tested, ticket)
+    tested.kill(handle)
+    await_gone(tested, ticket, handle)
+
+    assert isinstance(observe_one(tested.engine, ticket.submission_id, tested.elsewhere(handle)), UnknownSubmission)
 
 
 def test_no_secret_is_in_a_handle_or_on_a_command_line(tested: EngineUnderTest, ticket: Ticket) -> None:
-    handle = tested.engine.launch(ticket)
+    handle = launched(tested, ticket)
     await_driver(tested, ticket)
 
     words = [handle.model_dump_json(), *(" ".join(each.cmdline()) for each in processes_of(ticket.submission_id))]
@@ -216,16 +270,15 @@ class SlowEngine(NothingToSee):
     """An engine that has taken a submission, and says for a while that it waits for a machine."""
 
     name = "local"
-    launch_seconds = 0.0
 
     def __init__(self, handle: DriverHandle) -> None:
         self.handle = handle
         self.looks = 0
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         raise AssertionError(f"submission {ticket.attempt} must not be launched again")
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
+    def seen(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         del submission_id, handle
         self.looks += 1
         return PendingSubmission("queued") if self.looks <= 3 else RunningSubmission(self.handle)
@@ -250,9 +303,8 @@ class SilentEngine(NothingToSee):
     """An engine that was asked to launch, and whose answer was lost."""
 
     name = "local"
-    launch_seconds = 0.0
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         raise OutcomeUnknownError(f"no answer about {ticket.submission_id}")
 
 

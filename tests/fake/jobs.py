@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -36,21 +36,21 @@ class RecordingEngine(NothingToSee):
     """Takes every submission, and remembers it."""
 
     name = "local"
-    launch_seconds = 30.0
+    facts = replace(NothingToSee.facts, launch_seconds=30.0)
 
     def __init__(self) -> None:
         self.launched: list[tuple[int, int]] = []
         self._found: set[str] = set()
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         self.launched.append((ticket.run, ticket.attempt))
         self._found.add(ticket.submission_id)
         return handle()
 
-    def observe(self, submission_id: str, known: DriverHandle | None) -> Observation:
+    def seen(self, submission_id: str, known: DriverHandle | None) -> Observation:
         if known is None and submission_id in self._found:
             return RunningSubmission(handle())
-        return super().observe(submission_id, known)
+        return super().seen(submission_id, known)
 
 
 @dataclass

@@ -10,13 +10,14 @@ import pytest
 from airflow_provider_ha.coordination.coordinator import Create, Delete
 from airflow_provider_ha.errors import (
     ConfigurationError,
+    EngineUnavailableError,
     HaError,
     JobStateError,
     LeadershipUnavailableError,
     OutcomeUnknownError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.host.engines.engine import Observation
+from airflow_provider_ha.host.engines.engine import Observation, PendingSubmission, RunningSubmission
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, StartPoint
@@ -24,12 +25,12 @@ from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.operations.stop import cancel, stop
 from airflow_provider_ha.jobs.recovery import transactions as concluding
 from airflow_provider_ha.jobs.recovery.lost_runs import carry_out_cancel, lost_run, recover
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission, SubmissionStarted
 from airflow_provider_ha.jobs.submit import run_submission as submitting
 from airflow_provider_ha.jobs.submit.launch import ensure_submitted
 from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission as PreparedRun
 from airflow_provider_ha.jobs.submit.run_submission import failed_run, submit_run
-from tests.engine_helpers import started
+from tests.engine_helpers import handle, started
 from tests.fake.jobs import PATHS, RecordingEngine, World
 from tests.fake.orders import LOST
 from tests.support.fake.faults import Fault, Planned
@@ -142,13 +143,17 @@ class Refusing(RecordingEngine):
         super().__init__()
         self._error = error
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         raise self._error
 
 
 @pytest.mark.parametrize(
     ("error", "outage"),
-    [(ConfigurationError("there is no spark-submit"), False), (StorageUnavailableError("the disk is full"), True)],
+    [
+        (ConfigurationError("there is no spark-submit"), False),
+        (StorageUnavailableError("the disk is full"), True),
+        (EngineUnavailableError("no master answers"), True),
+    ],
 )
 def test_a_launch_that_is_refused_is_the_end_of_its_submission(
     world: World, job: JobContext, error: HaError, outage: bool
@@ -173,9 +178,9 @@ class Late(RecordingEngine):
         super().__init__()
         self._event = event
 
-    def observe(self, submission_id: str, known: DriverHandle | None) -> Observation:
+    def seen(self, submission_id: str, known: DriverHandle | None) -> Observation:
         self._event()
-        return super().observe(submission_id, known)
+        return super().seen(submission_id, known)
 
 
 def claimed(world: World) -> JobContext:
@@ -212,7 +217,50 @@ def test_a_submission_that_leads_is_not_made_again_although_its_start_was_never_
     assert ensure_submitted(job, 1, by="caller") == 2
 
     assert world.engine.launched == []
-    assert world.ensemble.clock.lease_time() - began < world.engine.launch_seconds
+    assert world.ensemble.clock.lease_time() - began < world.engine.facts.launch_seconds
+
+
+class Reserving(RecordingEngine):
+    """Knows the handle of a submission before its launch, and loses the answer to that."""
+
+    def reserve(self, ticket: Ticket) -> DriverHandle:
+        return handle(pid=ticket.attempt)
+
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
+        assert reserved == self.reserve(ticket)
+        raise OutcomeUnknownError("no answer came")
+
+    def seen(self, submission_id: str, known: DriverHandle | None) -> Observation:
+        return RunningSubmission(known) if known is not None else super().seen(submission_id, known)
+
+
+def test_a_reserved_handle_is_on_record_and_finds_a_driver_whose_answer_was_lost(world: World, job: JobContext) -> None:
+    world.engine = Reserving()
+    world.ensemble.advance(60)
+
+    recover(world.job(job.coordinator), by="caller", wait=False)
+    lost = job.runs.get(1).submissions[-1]
+    found = ensure_submitted(world.job(job.coordinator), 1, by="another")
+
+    assert (lost.submission.attempt, lost.submission.reserved, lost.started) == (2, handle(pid=2), None)
+    assert (found, job.runs.get(1).submissions[-1].started) == (2, SubmissionStarted(handle=handle(pid=2)))
+
+
+class Stuck(RecordingEngine):
+    """Has accepted a submission that waits for something that never comes."""
+
+    def seen(self, submission_id: str, known: DriverHandle | None) -> Observation:
+        del submission_id, known
+        return PendingSubmission("there is no such queue", final=True)
+
+
+def test_a_submission_that_waits_without_an_end_is_overdue(world: World) -> None:
+    other = claimed(world)
+    world.engine = engine = Stuck()
+
+    assert ensure_submitted(world.job(other.coordinator), 1, by="caller") == 3
+
+    assert engine.launched == [(1, 3)]
 
 
 def test_a_request_that_made_no_run_has_no_failed_one(job: JobContext) -> None:

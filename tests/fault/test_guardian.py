@@ -17,7 +17,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 SUPERVISOR = """
 import os, signal, sys, time
 from pathlib import Path
-from airflow_provider_ha.host.supervisor.guardian import bind_to_starter
+from airflow_provider_ha.host.engines.standalone_arrival import bind_to_starter
 def end(number, frame):
     Path(sys.argv[1], "ended").write_text(str(number))
     os._exit(0)

@@ -64,7 +64,7 @@ def supervise(job: JobContext) -> SubmissionExit:
     """Start the supervisor of the first attempt and wait for its report."""
     engine = job.engines.get("local")
     assert isinstance(engine, rebuild_helpers.NoEngine)
-    LocalEngine(job.config).launch(engine.launched[0])
+    LocalEngine(job.config).launch(engine.launched[0], None)
     return wait_until(lambda: job.runs.get(1).submissions[0].exit, timeout=20, what="the exit")
 
 

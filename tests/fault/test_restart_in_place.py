@@ -22,7 +22,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.znode_records import create_once
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.engines.engine import RunningSubmission, observe_one
 from airflow_provider_ha.host.supervisor.in_place import BY, FIRST_TURN_SECONDS
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation, JobState, OperationKind, RunResult
@@ -140,7 +140,7 @@ def test_the_next_attempt_carries_its_own_id_and_has_its_own_log(
     view = attempt(job, 2)
     assert view is not None
     assert view.started is not None
-    assert job.engines.get("local").observe(view.submission.submission_id, None) == RunningSubmission(
+    assert observe_one(job.engines.get("local"), view.submission.submission_id, None) == RunningSubmission(
         view.started.handle
     )
     log, spec = (helpers.directory(job, attempt=2) / name for name in ("supervisor.log", "driver.json"))

@@ -71,9 +71,9 @@ class CrashingEngine(LocalEngine):
         super().__init__(config)
         self._launched = launched
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         if self._launched:
-            super().launch(ticket)
+            super().launch(ticket, reserved)
         raise Crash
 
 
@@ -346,9 +346,10 @@ def test_a_job_with_a_leader_is_left_to_it(job: JobContext, script: Path, anothe
 class UnfitEngine(NothingToSee):
     """An engine that cannot start a driver where it is."""
 
-    name, launch_seconds = "local", 1.0
+    name = "local"
+    facts = replace(NothingToSee.facts, launch_seconds=1.0)
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         del ticket
         raise ConfigurationError("this host has no Java")
 

@@ -40,13 +40,12 @@ class LoggingEngine(NothingToSee):
     """An engine whose drivers are a log and nothing else. The log and where it lies are as the real engine has them."""
 
     name = "local"
-    launch_seconds = 0.0
 
     def __init__(self, config: HaConfig, host: str) -> None:
         self.config = config
         self.host = host
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         home = DriverHome.of(self.config, ticket)
         home.directory.mkdir(parents=True)
         home.driver_log.write_text(f"attempt {ticket.attempt} begins\n")

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import LogMissingError
-from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.engines.standalone_arrival import StandaloneDriver
 from airflow_provider_ha.jobs.drivers.run_logs import find_log, is_pending, last_words
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView

@@ -16,15 +16,10 @@ import pytest
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.host.engines import local
-from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.engines.engine import RunningSubmission, observe_one
 from airflow_provider_ha.host.engines.local import LocalEngine
-from airflow_provider_ha.jobs.drivers.driver_spec import (
-    SUBMISSION_VARIABLE,
-    LocalProcess,
-    boot_id,
-    handle_here,
-    pid_namespace,
-)
+from airflow_provider_ha.host.engines.local_arrival import LocalProcess, boot_id, handle_here, pid_namespace
+from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE
 from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import CONFIG, changed, is_gone
@@ -51,7 +46,7 @@ def process(submission_id: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def record(process: subprocess.Popen[bytes]) -> SubmissionStarted:
-    return SubmissionStarted(handle=handle_here(psutil.Process(process.pid), Path("/driver.log"), engine="local"))
+    return SubmissionStarted(handle=handle_here(psutil.Process(process.pid), Path("/driver.log")))
 
 
 def as_nobody(submission_id: str, started: SubmissionStarted) -> bool:
@@ -88,7 +83,7 @@ def test_a_supervisor_whose_environment_names_an_earlier_attempt_still_runs(proc
     """It has claimed the next attempt, and replaces its program in a moment."""
     next_attempt, started = new_id(), record(process)
 
-    assert LocalEngine(CONFIG).observe(next_attempt, started.handle) == RunningSubmission(started.handle)
+    assert observe_one(LocalEngine(CONFIG), next_attempt, started.handle) == RunningSubmission(started.handle)
     process.kill()
     process.wait()
 

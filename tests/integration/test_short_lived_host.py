@@ -34,7 +34,7 @@ def test_a_pod_finds_the_run_of_its_task_again_and_makes_no_other_submission(
 
     again = helpers.submit(copy, helpers.script(tmp_path))
     with pytest.raises(ConfigurationError, match="KubernetesExecutor"):
-        claim(copy, made.run, 2, by="a recovery", engine="local")
+        claim(copy, copy.runs.get(made.run).run, 2, by="a recovery", engine="local")
 
     assert (again.run, again.attempt) == (made.run, 1)
     assert len(copy.runs.get(made.run).submissions) == 1
@@ -46,7 +46,7 @@ def test_what_may_kill_the_driver_is_told_once_for_a_run(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     made = helpers.submit(copy, helpers.script(tmp_path))
 
-    again = claim(copy, made.run, 2, by="a recovery", engine="local")
+    again = claim(copy, copy.runs.get(made.run).run, 2, by="a recovery", engine="local")
     assert again is not None
     launch(copy, copy.runs.get(made.run).run, again)
 

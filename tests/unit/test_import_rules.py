@@ -14,10 +14,15 @@ import pytest
 
 import airflow_provider_ha
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.host.engines.arrivals import arrival_of
 from airflow_provider_ha.host.engines.registry import Engines
+from airflow_provider_ha.host.engines.table import ENTRIES
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
+ENGINES = PACKAGE / "host" / "engines"
+TABLE = "airflow_provider_ha.host.engines.table"
 ROOT = Path(__file__).parents[2]
 SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
 SHARED |= {"query_names", "uris"}
@@ -110,7 +115,7 @@ OWNERS: dict[str, set[str]] = {
     "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
     "confluent_kafka": {"checkpoints/sources/kafka_offsets.py"},
     "pyarrow": {"checkpoints/sinks/table_sinks.py"},
-    "py4j": {"host/supervisor/guardian.py"},
+    "py4j": {"host/engines/standalone_arrival.py"},
     "urllib3": {"host/engines/_master_rest.py", "storage/_webhdfs.py"},
     "greenlet": set(),
 }
@@ -174,7 +179,7 @@ def test_the_rooms_of_a_layer_import_one_way(layer: str, room: str) -> None:
 
 
 def test_the_driver_reads_records_of_jobs_and_loads_no_action() -> None:
-    """An action launches, cancels or restores: its imports reach an engine."""
+    """An action launches, cancels or restores: its imports reach an engine. The table of engines is data."""
     names = {".".join((PACKAGE.name, *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in modules()}
     reached, left = set[str](), [name for name in names if name.split(".")[1] == "driver"]
     while left:
@@ -182,6 +187,7 @@ def test_the_driver_reads_records_of_jobs_and_loads_no_action() -> None:
         reached.add(name)
         left += names.keys() & set(imported_names(names[name])) - reached
 
+    reached.remove(TABLE)
     assert {layer_of(name) for name in reached} - SHARED == {"driver", "jobs", "checkpoints", "coordination", "storage"}
 
 
@@ -271,27 +277,49 @@ def test_names_of_airflow_come_from_the_compatibility_modules(folder: str) -> No
     assert [found for found in heads if found[1].split(".")[0] == "airflow"] == []
 
 
-def test_only_the_engines_compare_the_name_of_an_engine() -> None:
-    names = set(Engines.of(HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")).names)
+def test_only_the_folder_of_the_engines_names_an_engine() -> None:
+    words = "|".join(ENTRIES)
+    quoted = re.compile(rf"""^({words})$|["']({words})["']""")
+    of_one = re.compile(rf"^_?({words})_?(engine|driver|arrival|process|options)$|^standalone$", re.IGNORECASE)
 
-    def compared(path: Path) -> bool:
-        nodes = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Compare)]
-        parts = [part for node in nodes for part in (node.left, *node.comparators)]
-        return any(isinstance(part, ast.Constant) and part.value in names for part in parts)
+    def names_one(node: ast.AST) -> bool:
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, str) and quoted.search(node.value) is not None
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        return of_one.match(name) is not None
 
-    elsewhere = [path for path in modules() if PACKAGE / "host" / "engines" not in path.parents]
-    assert [str(path.relative_to(PACKAGE)) for path in elsewhere if compared(path)] == []
-    assert [
-        str(path.relative_to(PACKAGE))
-        for path in elsewhere
-        if any(
-            name.startswith("airflow_provider_ha.host.engines.") and not _is_seam(name) for name in imported_names(path)
-        )
-    ] == []
+    found = {
+        f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+        for path in modules()
+        if ENGINES not in path.parents
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if names_one(node)
+    }
+
+    assert found == set()
 
 
-def _is_seam(name: str) -> bool:
-    return name.split(".")[3] in {"driver_handles", "engine", "registry"}
+def test_other_modules_reach_an_engine_by_its_protocol_its_table_and_its_arrival() -> None:
+    seams = {"arrivals", "engine", "registry", "table"}
+    used = {
+        (str(path.relative_to(PACKAGE)), name.split(".")[3])
+        for path in modules()
+        if ENGINES not in path.parents
+        for name in imported_names(path)
+        if name.startswith("airflow_provider_ha.host.engines.")
+    }
+
+    assert {found for found in used if found[1] not in seams} == set()
+    assert {module for module, seam in used if seam == "arrivals"} <= {
+        f"host/supervisor/{name}.py" for name in ("arrival", "main")
+    }
+
+
+def test_each_engine_has_an_entry_a_starter_and_an_arrival() -> None:
+    engines = Engines.of(HaConfig.build(zookeeper="zk:2181", storage_root="file:///s"))
+
+    assert [engines.get(name).name for name in ENTRIES] == list(ENTRIES)
+    assert all(arrival_of(DriverHandle(engine=name)) for name in ENTRIES)
 
 
 def test_only_drivers_and_proofs_import_pyspark() -> None:

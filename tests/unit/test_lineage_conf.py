@@ -34,7 +34,7 @@ def a_graph(**fields: object) -> JobGraph:
 
 def conf_of(graph: JobGraph, site: tuple[str, ...] = ()) -> dict[str, str]:
     application = FetchedApplication(script=Path("/home/app/main.py"), files_directory=Path("/home/files"))
-    return properties(graph, application, CONFIG, site)
+    return properties(graph, application, CONFIG, site=site)
 
 
 def test_a_driver_gets_the_lineage_beside_its_conf() -> None:

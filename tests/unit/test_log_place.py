@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from airflow_provider_ha.api.documents.job import job_view
-from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.engines.standalone_arrival import StandaloneDriver
 from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.drivers.driver_log import log_place, printed_place
 from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer

@@ -14,6 +14,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.durable import directories_as_above, private_directories
 
 
@@ -75,6 +76,24 @@ def test_a_launch_makes_every_parent_of_its_directory_private(tmp_path: Path, mo
     ticket = Ticket(job_id="j", run=1, attempt=1, submission_id="s", graph=Blob(sha256="0" * 64, size=1))
     monkeypatch.setattr("airflow_provider_ha.host.engines.local.SUPERVISOR_MODULE", "this")  # prints a poem, and ends
 
-    LocalEngine(config).launch(ticket)
+    LocalEngine(config).launch(ticket, None)
 
     assert modes(tmp_path) == {0o700}
+
+
+@pytest.mark.parametrize("place", ["below", "beside", "through dots", "through a link"])
+def test_an_engine_forgets_a_private_file_below_its_work_root_only(tmp_path: Path, place: str) -> None:
+    """A record in ZooKeeper names the directory."""
+    config = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="s3://b/p", work_root=f"file://{tmp_path}/work")
+    root, elsewhere = config.home_path, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    root.mkdir(parents=True)
+    (root / "link").symlink_to(elsewhere)
+    dots = root / os.path.relpath(elsewhere, root)
+    home = {"below": root / "j", "beside": elsewhere, "through dots": dots, "through a link": root / "link"}[place]
+    home.mkdir(exist_ok=True)
+    (home / "driver.json").touch()
+
+    LocalEngine(config).forget(DriverHandle(engine="local", log_uri=f"file://host{home}/driver.log"))
+
+    assert (home / "driver.json").exists() is (place != "below")

@@ -16,8 +16,8 @@ from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, ProofMessage
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
+from airflow_provider_ha.host.engines.local_arrival import boot_id, pid_namespace
 from airflow_provider_ha.jobs.application.artifacts import upload_application
-from airflow_provider_ha.jobs.drivers.driver_spec import boot_id, pid_namespace
 from airflow_provider_ha.jobs.drivers.spark_release import is_impossible, is_local
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted

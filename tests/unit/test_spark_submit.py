@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.standalone_arrival import AUTHENTICATION_VARIABLE, StandaloneArrival
 from airflow_provider_ha.host.supervisor import spark_submit
 from airflow_provider_ha.host.supervisor.spark_submit import environment, properties, render
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
@@ -148,9 +149,10 @@ APPLICATION = FetchedApplication(script=Path("/app/app.py"), files_directory=Pat
 def test_a_driver_that_authenticates_has_the_secret_of_its_worker(
     monkeypatch: pytest.MonkeyPatch, own: dict[str, str], secret: str | None
 ) -> None:
-    monkeypatch.setenv(spark_submit.AUTHENTICATION_VARIABLE, "of-the-worker")
+    monkeypatch.setenv(AUTHENTICATION_VARIABLE, "of-the-worker")
+    graph = GRAPH.model_copy(update={"conf": own})
 
-    values = properties(GRAPH.model_copy(update={"conf": own}), APPLICATION, CONFIG)
+    values = properties(graph, APPLICATION, CONFIG, place=StandaloneArrival().conf(graph))
 
     assert values.get("spark.authenticate.secret") == secret
 

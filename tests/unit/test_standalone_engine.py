@@ -16,10 +16,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.errors import (
     ConfigurationError,
+    EngineUnavailableError,
     HaError,
-    JobStateError,
     OutcomeUnknownError,
-    StorageUnavailableError,
 )
 from airflow_provider_ha.host.engines.engine import (
     GoneSubmission,
@@ -27,6 +26,7 @@ from airflow_provider_ha.host.engines.engine import (
     PendingSubmission,
     RunningSubmission,
     UnknownSubmission,
+    observe_one,
 )
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine, properties_of
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
@@ -129,13 +129,13 @@ def launch(config: HaConfig, engine: StandaloneEngine) -> Callable[..., DriverHa
         )
         ref = put_blob(open_store(config), graph.to_bytes())
         blob = Blob(sha256=ref.sha256, size=ref.size)
-        return engine.launch(Ticket(job_id="flights", run=3, attempt=2, submission_id="b" * 32, graph=blob))
+        return engine.launch(Ticket(job_id="flights", run=3, attempt=2, submission_id="b" * 32, graph=blob), None)
 
     return launch
 
 
 def observed(engine: StandaloneEngine, rest: str) -> Observation:
-    return engine.observe("b" * 32, handle(rest))
+    return observe_one(engine, "b" * 32, handle(rest))
 
 
 def handle(rest: str) -> DriverHandle:
@@ -172,7 +172,7 @@ def test_without_an_active_master_nothing_was_launched_and_the_error_says_why(
 ) -> None:
     rest = masters(STANDBY)
 
-    with pytest.raises(StorageUnavailableError, match="is STANDBY") as refused:
+    with pytest.raises(EngineUnavailableError, match="is STANDBY") as refused:
         launch(f"{rest},127.0.0.1:{free_port()}")
 
     assert "cannot be reached" in refused.value.message
@@ -244,7 +244,10 @@ def test_of_two_masters_that_both_lead_the_one_that_sees_it_run_counts(
 ) -> None:
     rest = masters(state(other), state("RUNNING"))
 
-    assert observed(engine, rest) == RunningSubmission(handle(rest))
+    seen = observed(engine, rest)
+
+    assert isinstance(seen, RunningSubmission)
+    assert (seen.handle, f"driver-1 is {other}" in seen.doubt) == (handle(rest), True)
 
 
 def test_of_two_masters_that_both_lead_one_alone_proves_nothing(engine: StandaloneEngine, masters: Masters) -> None:
@@ -269,8 +272,20 @@ def test_a_driver_is_ended_by_the_active_master(engine: StandaloneEngine, master
     assert masters.asked[-1][:2] == (1, "/v1/submissions/kill/driver-1")
 
 
+def test_each_master_answers_a_probe_with_its_state_and_its_release(engine: StandaloneEngine, masters: Masters) -> None:
+    active = {"success": False, "message": "no such driver", "serverSparkVersion": "4.1.0"}
+    rest = masters(STANDBY | {"serverSparkVersion": "4.1.0"}, active, LOST)
+    target = Target(engine="standalone", master="spark://a:7077", engine_options={"rest_masters": rest})
+
+    found = list(engine.probe(target))
+
+    assert [(each.usable, each.spark) for each in found] == [(False, (4, 1, 0)), (True, (4, 1, 0)), (False, None)]
+    assert [each.answer for each in found[:2]] == ["STANDBY", "active"]
+    assert "did not answer" in found[2].answer
+
+
 def test_without_an_active_master_a_driver_cannot_be_ended(engine: StandaloneEngine, masters: Masters) -> None:
-    with pytest.raises(JobStateError, match="driver-1 could not be ended"):
+    with pytest.raises(EngineUnavailableError, match="driver-1 could not be ended"):
         engine.terminate(handle(masters(STANDBY, LOST)))
 
 

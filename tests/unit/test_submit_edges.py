@@ -26,7 +26,7 @@ from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, Pr
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError
-from airflow_provider_ha.host.engines.engine import RunningSubmission
+from airflow_provider_ha.host.engines.engine import RunningSubmission, observe_one
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.application import artifacts
@@ -78,7 +78,7 @@ def test_a_supervisor_that_runs_is_found_with_its_log(tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", "input()", SUPERVISOR_MODULE, str(tmp_path / "spec.json")]
     environment = os.environ | {SUBMISSION_VARIABLE: tmp_path.name}
     with subprocess.Popen(arguments, env=environment, stdin=subprocess.PIPE) as process:
-        found = LocalEngine(CONFIG).observe(tmp_path.name, None)
+        found = observe_one(LocalEngine(CONFIG), tmp_path.name, None)
         process.kill()
 
     assert isinstance(found, RunningSubmission)

@@ -68,7 +68,7 @@ def masters(monkeypatch: pytest.MonkeyPatch, *releases: str) -> Target:
 def test_a_cluster_of_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     target = masters(monkeypatch, "", "4.0.5")
 
-    with pytest.raises(ConfigurationError, match=r"the Spark of spark://m0.* is of release 4\.0\.5"):
+    with pytest.raises(ConfigurationError, match=r"the Spark of http://m1:6066 is of release 4\.0\.5"):
         check(ON_S3, target, {})
 
 

@@ -1,4 +1,4 @@
-"""Interface to engines, which run drivers: as local processes, or on a cluster.
+"""Protocol of the engines, which run drivers: as local processes, or on a cluster.
 
 An observation concerns one submission. A submission that an engine does not find is ``UnknownSubmission``, which proves
 nothing (design, contract 10). Only ``SubmissionExit``, or an engine that can inspect the place of the submission,
@@ -7,7 +7,9 @@ proves that it is gone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
@@ -17,12 +19,17 @@ from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 @dataclass(frozen=True, slots=True)
 class PendingSubmission:
-    """State of a submission that the engine has accepted without starting a process. Never overdue in this state.
+    """State of a submission that the engine has accepted without starting a process.
 
     :param reason: For people: queued, pulling an image.
+    :param since: Start of this state; ``None`` if the cluster does not report it.
+    :param final: Whether this state does not end by itself: an unknown queue, a missing image. Only then is the
+        submission ever overdue.
     """
 
     reason: str
+    since: datetime | None = None
+    final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +37,11 @@ class RunningSubmission:
     """State of a submission with a running process.
 
     :param handle: Locates it later.
+    :param doubt: Contradicting report, for people; empty without one.
     """
 
     handle: DriverHandle
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +68,45 @@ Observation = PendingSubmission | RunningSubmission | GoneSubmission | UnknownSu
 
 
 @dataclass(frozen=True, slots=True)
-class SparkOfTarget:
-    """Spark that runs a target's drivers, as far as it is known where the job is submitted.
+class WantedSubmission:
+    """A submission to observe.
 
-    :param where: For people: ``in '/opt/spark'``, ``of spark://host:7077``.
-    :param release: Numbers of the release; ``None`` if they are not known here.
+    :param handle: Reserved handle, or that of the started driver. ``None`` if the answer to the launch was lost and
+        nothing was reserved: the engine then searches for the id.
     """
 
-    where: str
-    release: tuple[int, ...] | None
+    submission_id: str
+    handle: DriverHandle | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """Constant properties of an engine.
+
+    :param launch_seconds: Seconds that a launch may take. A submission without a sign of life by then is given up.
+    :param poll_seconds: Pause between two observations of a submission that is about to start.
+    :param runs_here: Whether a driver runs on the host that submits it, with its Java, Spark and disk.
+    """
+
+    launch_seconds: float
+    poll_seconds: float
+    runs_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCheck:
+    """Answer of a place that a target names.
+
+    :param place: For people: ``in '/opt/spark'``, ``of http://host:6066``.
+    :param answer: Its state, or the reason for being unusable, for people.
+    :param usable: Whether it can run or accept a driver now.
+    :param spark: Release of the Spark of its drivers; ``None`` if it is not known here.
+    """
+
+    place: str
+    answer: str
+    usable: bool
+    spark: tuple[int, ...] | None = None
 
 
 class Engine(Protocol):
@@ -75,15 +114,11 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in the submission's record: ``"local"``."""
+        """Name in the table of engines, and in the submission's record."""
 
     @property
-    def launch_seconds(self) -> float:
-        """Seconds that a launch may take. A submission without a sign of life by then is given up."""
-
-    @property
-    def runs_here(self) -> bool:
-        """Return whether a driver runs on the host that submits it, with its Java, Spark and disk."""
+    def facts(self) -> EngineFacts:
+        """Constant properties."""
 
     def check_host(self) -> None:
         """Refuse to submit from this host if a driver would end together with the process that submits it.
@@ -91,36 +126,59 @@ class Engine(Protocol):
         :raises ConfigurationError: The driver would end; names an alternative.
         """
 
-    def host_warnings(self) -> tuple[str, ...]:
-        """Return the events that may end a driver submitted from this host, one sentence each."""
-
-    def spark_of(self, target: Target) -> SparkOfTarget:
-        """Return the Spark that would run the drivers of a target.
-
-        :raises ConfigurationError: The target or an option is wrong.
-        """
-
     def check(self, target: Target) -> None:
-        """Refuse a target that this engine cannot run.
+        """Refuse a target that this engine cannot run. Reads no network.
 
         :raises ConfigurationError: The engine cannot run it; names the part that is wrong.
         """
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
-        """Start a submission that carries its id where :meth:`observe` sees it. Return once the engine has accepted it.
+    def probe(self, target: Target) -> Iterator[EngineCheck]:
+        """Ask the places that a target names, one for each step of the iterator.
 
-        :raises ConfigurationError: The submission cannot be started on this host.
-        :raises StorageUnavailableError: An outage prevents the start.
+        :raises ConfigurationError: The target or an option is wrong.
         """
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
-        """Observe one submission.
+    def reserve(self, ticket: Ticket) -> DriverHandle | None:
+        """Return the handle that the launch of a submission will have; ``None`` if only the launch determines it.
 
-        :param handle: ``None`` if the answer to its launch was lost: the engine then searches for its id.
+        The handle is recorded with the submission before :meth:`launch`, so that a submission whose answer was lost is
+        observed by it.
+
+        :raises ConfigurationError: The cluster refuses the submission.
+        :raises EngineUnavailableError: The cluster does not answer.
+        """
+
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
+        """Start a submission that carries its id where :meth:`observe` sees it. Return once the engine has accepted it.
+
+        With a reserved handle, a repeated launch starts no second process.
+
+        :raises ConfigurationError: The submission cannot be started with this target, or on this host.
+        :raises EngineUnavailableError: The cluster accepts no driver now; none was started.
+        :raises OutcomeUnknownError: The answer to the request was lost, so a driver may start.
+        :raises StorageUnavailableError: The work root prevents the start.
+        """
+
+    def observe(self, wanted: Sequence[WantedSubmission]) -> Mapping[str, Observation]:
+        """Observe submissions, with one request for all of them where the cluster offers that.
+
+        :returns: Submission id -> observation, for each wanted one.
         """
 
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a submission; :meth:`observe` reports it. A submission that is already gone is no error.
 
         :raises JobStateError: The submission cannot be reached from here; names its place.
+        :raises EngineUnavailableError: The cluster does not answer.
         """
+
+    def forget(self, handle: DriverHandle) -> None:
+        """Remove the remains of an ended submission outside its home, or with a secret. Idempotent.
+
+        :raises EngineUnavailableError: The cluster does not answer.
+        """
+
+
+def observe_one(engine: Engine, submission_id: str, handle: DriverHandle | None) -> Observation:
+    """Observe one submission; as :meth:`Engine.observe`."""
+    return engine.observe([WantedSubmission(submission_id, handle)])[submission_id]

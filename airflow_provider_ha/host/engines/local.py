@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -24,26 +24,27 @@ import psutil
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.host.engines.engine import (
+    EngineCheck,
+    EngineFacts,
     GoneSubmission,
     Observation,
     RunningSubmission,
-    SparkOfTarget,
     UnknownSubmission,
+    WantedSubmission,
 )
+from airflow_provider_ha.host.engines.local_arrival import LocalProcess, handle_here, sees_processes_of_others
+from airflow_provider_ha.host.engines.table import LOCAL
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import (
     OWNER_ONLY,
     SUBMISSION_VARIABLE,
     SUPERVISOR_MODULE,
     DriverSpec,
-    LocalProcess,
-    handle_here,
     host_environment,
-    sees_processes_of_others,
 )
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark, release_of
 from airflow_provider_ha.jobs.job_graph import Target
-from airflow_provider_ha.jobs.options.conf import HOST_OPTIONS, check_options, engine_options, named_spark_home
+from airflow_provider_ha.jobs.options.conf import engine_options, named_spark_home
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.durable import make_directories
 from airflow_provider_ha.storage.outage import is_outage, unavailable
@@ -157,6 +158,7 @@ log = logging.getLogger(__name__)
 
 # A process that is starting or ending may briefly be unreadable, even for its own user.
 _TRANSIENT_SECONDS, _LOOK_SECONDS = 0.5, 0.05
+_POLL_SECONDS = 0.2
 _SAME_PROCESS_SECONDS = 1.0  # tolerance between two readings of the same process's start
 _CLOCK_SECONDS = 60.0  # tolerance for a clock change between two readings
 
@@ -166,16 +168,13 @@ class LocalEngine:
 
     :param config: Access of a driver to the cluster; its home is in the work root.
     :param launch_seconds: Seconds that a launch may take before another process takes it over.
-    :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
-    name = "local"
-    runs_here = True
+    name = LOCAL.name
 
     def __init__(self, config: HaConfig, *, launch_seconds: float = 10.0) -> None:
-        check_options(self.name, config.engines.get(self.name, {}), HOST_OPTIONS)
         self.config = config
-        self.launch_seconds = launch_seconds
+        self.facts = EngineFacts(launch_seconds=launch_seconds, poll_seconds=_POLL_SECONDS, runs_here=True)
 
     def check(self, target: Target) -> None:
         """Refuse targets other than a driver of this host, and options that this engine does not read.
@@ -187,7 +186,7 @@ class LocalEngine:
                 f"the local engine starts no driver in deploy mode {target.deploy_mode!r}",
                 next_step="Use deploy mode 'client'",
             )
-        check_options(self.name, target.engine_options, HOST_OPTIONS)
+        LOCAL.check_options(target.engine_options)
 
     def check_host(self) -> None:
         """Refuse a pod that ends with its task.
@@ -196,23 +195,29 @@ class LocalEngine:
         """
         refuse_short_lived()
 
-    def host_warnings(self) -> tuple[str, ...]:
-        """Return the possible killers of a driver on this host: its container, its service, its login."""
-        return lifetime_warnings()
-
-    def spark_of(self, target: Target) -> SparkOfTarget:
-        """Return the Spark that the options, ``SPARK_HOME`` or the installation of this host name."""
+    def probe(self, target: Target) -> Iterator[EngineCheck]:
+        """Yield the Spark that the options, ``SPARK_HOME`` or the installation of this host name."""
         home = named_spark_home(engine_options(self.config, target)) or installed_spark().home
-        return SparkOfTarget(f"in {str(home)!r}", release_of(home) if home is not None else None)
+        release = release_of(home) if home is not None else None
+        answer = ".".join(map(str, release)) if release else "unknown release"
+        yield EngineCheck(f"in {str(home)!r}", answer, home is not None, release)
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def reserve(self, ticket: Ticket) -> None:
+        """Reserve nothing: the process id is known after the start."""
+
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         """Start the supervisor, detached: in its own session, without this process's files and environment.
+
+        Before the first attempt of a run, log the events that may kill drivers of this host.
 
         :raises ConfigurationError: The directory of the submission cannot be created.
         :raises StorageUnavailableError: The work root is full, or does not answer.
         """
+        del reserved
+        for warning in lifetime_warnings() if ticket.attempt == 1 else ():  # once per run: they hold for later attempts
+            log.warning("%s", warning)
         _forget_secrets_of_earlier(self.config, ticket)
-        spec = DriverSpec.of(self.config, ticket)
+        spec = DriverSpec.of(self.config, ticket, engine=self.name)
         home = spec.home
         try:
             make_directories(home.directory)
@@ -240,7 +245,7 @@ class LocalEngine:
             )
         finally:
             os.close(output)
-        handle = handle_here(psutil.Process(process.pid), home.driver_log, engine=self.name)
+        handle = handle_here(psutil.Process(process.pid), home.driver_log)
         # Reaped by a thread: in a long-lived caller (a triggerer, a test) a dead supervisor must not look alive.
         threading.Thread(target=process.wait, name=f"reap-{process.pid}", daemon=True).start()
         log.info(
@@ -248,19 +253,12 @@ class LocalEngine:
         )
         return handle
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
-        """Search for the processes of a submission on this host.
+    def observe(self, wanted: Sequence[WantedSubmission]) -> dict[str, Observation]:
+        """Search for the processes of submissions on this host.
 
         Without a handle only a supervisor counts, and a supervisor that is not found may run elsewhere.
         """
-        if handle is None:
-            found = _find(submission_id)
-            return (
-                RunningSubmission(found)
-                if found is not None
-                else UnknownSubmission("no supervisor with its id runs on this host")
-            )
-        return _look(submission_id, handle)
+        return {each.submission_id: _observe(each.submission_id, each.handle) for each in wanted}
 
     def terminate(self, handle: DriverHandle) -> None:
         """Request that the supervisor kills its driver, reports and ends.
@@ -285,6 +283,15 @@ class LocalEngine:
                 f"the supervisor {local.pid} belongs to user {local.uid}", next_step="Repeat the command as that user"
             ) from error
 
+    def forget(self, handle: DriverHandle) -> None:
+        """Remove the private file of a submission that has ended without a proof of death.
+
+        The record must not determine the file, so only a home below the work root of this host counts.
+        """
+        home = Path(handle.log_path).parent.resolve()
+        if home.is_relative_to(self.config.home_path.resolve()):
+            DriverHome(home).forget_spec()
+
 
 def _forget_secrets_of_earlier(config: HaConfig, ticket: Ticket) -> None:
     """Remove the private file that a submission given up without proof of death has not removed itself."""
@@ -293,13 +300,22 @@ def _forget_secrets_of_earlier(config: HaConfig, ticket: Ticket) -> None:
         DriverHome.of(config, earlier).forget_spec()
 
 
+def _observe(submission_id: str, handle: DriverHandle | None) -> Observation:
+    if handle is not None:
+        return _look(submission_id, handle)
+    found = _find(submission_id)
+    if found is not None:
+        return RunningSubmission(found)
+    return UnknownSubmission("no supervisor with its id runs on this host")
+
+
 def _find(submission_id: str) -> DriverHandle | None:
     """Search this host for a supervisor with this id in its environment."""
     for process in _processes_of(submission_id):
         try:
             arguments = process.cmdline()
             if SUPERVISOR_MODULE in arguments:
-                return handle_here(process, Path(arguments[-1]).with_name("driver.log"), engine=LocalEngine.name)
+                return handle_here(process, Path(arguments[-1]).with_name("driver.log"))
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # noqa: PERF203  # each process may vanish
             continue
     return None

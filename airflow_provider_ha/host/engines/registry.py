@@ -9,28 +9,10 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.engine import Engine
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine
+from airflow_provider_ha.host.engines.table import ENTRIES, LOCAL, STANDALONE
 
 
-_ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {
-    LocalEngine.name: LocalEngine,
-    StandaloneEngine.name: StandaloneEngine,
-}
-NAMES = frozenset(_ENGINES)
-_OF_CLUSTERS = {StandaloneEngine.scheme: StandaloneEngine.name}  # scheme of a master -> engine of its cluster
-
-
-def engine_of_cluster(master: str) -> str:
-    """Return the engine that runs drivers on the cluster of a master.
-
-    :raises ConfigurationError: No engine supports the cluster.
-    """
-    for scheme, name in _OF_CLUSTERS.items():
-        if master.startswith(scheme):
-            return name
-    raise ConfigurationError(
-        f"no engine runs drivers on the cluster {master!r}",
-        next_step=f"Use a cluster whose master begins with {' or '.join(_OF_CLUSTERS)}, or deploy mode client",
-    )
+_ENGINES: Mapping[str, Callable[[HaConfig], Engine]] = {LOCAL.name: LocalEngine, STANDALONE.name: StandaloneEngine}
 
 
 class Engines:
@@ -48,17 +30,14 @@ class Engines:
 
         :raises ConfigurationError: The connection has options for an unknown engine, or options that it cannot use.
         """
-        if unknown := sorted(config.engines.keys() - _ENGINES.keys()):
+        if unknown := sorted(config.engines.keys() - ENTRIES.keys()):
             raise ConfigurationError(
                 f"the connection has options for engines that are not known here: {unknown}",
-                next_step=f"Use only {sorted(_ENGINES)} in the connection's field 'engines'",
+                next_step=f"Use only {sorted(ENTRIES)} in the connection's field 'engines'",
             )
+        for name, options in config.engines.items():
+            ENTRIES[name].check_options(options)
         return cls({name: engine(config) for name, engine in _ENGINES.items()})
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the engines."""
-        return tuple(self._known)
 
     def get(self, name: str) -> Engine:
         """Return the engine of a submission or of a graph.
@@ -75,14 +54,14 @@ class Engines:
     def runs_here(self, name: str) -> bool:
         """Return whether drivers of an engine run on the submitting host; ``False`` for an engine not known here."""
         engine = self._known.get(name)
-        return engine is not None and engine.runs_here
+        return engine is not None and engine.facts.runs_here
 
     def cluster_options(self, config: HaConfig, name: str) -> dict[str, str]:
         """Return the connection's options that a job graph keeps: empty for an engine whose paths differ by host.
 
         :raises ConfigurationError: As :meth:`get`.
         """
-        return {} if self.get(name).runs_here else dict(config.engines.get(name, {}))
+        return {} if self.get(name).facts.runs_here else dict(config.engines.get(name, {}))
 
     @classmethod
     def only(cls, engine: Engine) -> Engines:

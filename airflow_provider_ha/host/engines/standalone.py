@@ -20,14 +20,13 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import (
     ConfigurationError,
-    JobStateError,
+    EngineUnavailableError,
     OutcomeUnknownError,
-    StorageUnavailableError,
 )
 from airflow_provider_ha.host.engines._master_rest import (
     AnswerLostError,
@@ -35,14 +34,25 @@ from airflow_provider_ha.host.engines._master_rest import (
     MasterRest,
     MasterUnreachableError,
 )
-from airflow_provider_ha.host.engines.driver_handles import STANDALONE, StandaloneDriver
 from airflow_provider_ha.host.engines.engine import (
+    EngineCheck,
+    EngineFacts,
     GoneSubmission,
     Observation,
     PendingSubmission,
     RunningSubmission,
-    SparkOfTarget,
     UnknownSubmission,
+    WantedSubmission,
+)
+from airflow_provider_ha.host.engines.standalone_arrival import StandaloneDriver
+from airflow_provider_ha.host.engines.table import (
+    CONFIG_FILE_OPTION,
+    PYTHON_OPTION,
+    REST_MASTERS_OPTION,
+    REST_PORT_OPTION,
+    REST_SCHEME_OPTION,
+    SPARK_HOME_OPTION,
+    STANDALONE,
 )
 from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
@@ -54,13 +64,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.job_graph import JobGraph, Target
-from airflow_provider_ha.jobs.options.conf import (
-    HOST_OPTIONS,
-    PYTHON_OPTION,
-    SPARK_HOME_OPTION,
-    check_options,
-    engine_options,
-)
+from airflow_provider_ha.jobs.options.conf import engine_options
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.blobs import get_blob
 from airflow_provider_ha.storage.open_storage import open_store
@@ -68,11 +72,6 @@ from airflow_provider_ha.storage.open_storage import open_store
 
 log = logging.getLogger(__name__)
 
-REST_PORT_OPTION = "rest_port"  # of the masters' REST servers; 6066 when left out
-REST_SCHEME_OPTION = "rest_scheme"  # scheme of the REST servers: http or https
-REST_MASTERS_OPTION = "rest_masters"  # host:port,host:port of the REST servers, if not those of the masters
-CONFIG_FILE_OPTION = "config_file"  # path on every worker of the private file with the access to the cluster
-STANDALONE_OPTIONS = HOST_OPTIONS | {REST_PORT_OPTION, REST_SCHEME_OPTION, REST_MASTERS_OPTION, CONFIG_FILE_OPTION}
 REST_PORT = "6066"  # Spark's default
 MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 # The JVM only waits for the supervisor: one compiler and a single-threaded collector are enough.
@@ -80,6 +79,7 @@ _JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _PROVEN = ("FINISHED", "FAILED", "KILLED")
 # The supervisor learns of the JVM's end immediately, and kills its processes within milliseconds.
 _SETTLE_SECONDS = 1.0
+_POLL_SECONDS = 0.5
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _AUTHENTICATION = ("spark.authenticate", "spark.authenticate.enableSaslEncryption")
 _ENCRYPTION = ("spark.network.crypto.", "spark.network.sasl.")
@@ -93,19 +93,15 @@ class StandaloneEngine:
     :param config: Storage of the graphs, and options of the engine for all jobs.
     :param launch_seconds: Seconds for a driver to report itself after the answer to its launch was lost.
     :param sleep: Function that waits, in place of ``time.sleep``.
-    :raises ConfigurationError: The connection has options that this engine does not read.
     """
 
-    name = STANDALONE
-    scheme = "spark://"  # of the masters of its clusters
-    runs_here = False
+    name = STANDALONE.name
 
     def __init__(
         self, config: HaConfig, *, launch_seconds: float = 60.0, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        check_options(self.name, config.engines.get(self.name, {}), STANDALONE_OPTIONS)
         self.config = config
-        self.launch_seconds = launch_seconds
+        self.facts = EngineFacts(launch_seconds=launch_seconds, poll_seconds=_POLL_SECONDS, runs_here=False)
         self._sleep = sleep
         self._settled: set[str] = set()
 
@@ -119,40 +115,41 @@ class StandaloneEngine:
                 f"the standalone engine starts spark-submit on a worker, which has no deploy mode {target.deploy_mode}",
                 next_step="Leave the deploy mode out: the engine itself runs the driver on the cluster",
             )
-        check_options(self.name, target.engine_options, STANDALONE_OPTIONS)
+        STANDALONE.check_options(target.engine_options)
         rest_urls(target.master, engine_options(self.config, target))
 
     def check_host(self) -> None:
         """Accept every host: the drivers run on the workers of the cluster."""
 
-    def host_warnings(self) -> tuple[str, ...]:
-        """Return an empty tuple: events of this host do not end a driver."""
-        return ()
+    def probe(self, target: Target) -> Iterator[EngineCheck]:
+        """Yield the answer of each master, with its Spark; workers and drivers have the same release.
 
-    def spark_of(self, target: Target) -> SparkOfTarget:
-        """Return the Spark of the cluster, as its masters report it; workers and drivers have the same release.
-
-        The release is unknown if the masters do not answer, or if an option names another Spark for the drivers.
+        The release is unknown if an option names another Spark for the drivers.
 
         :raises ConfigurationError: As :func:`rest_urls`.
         """
-        options, where = engine_options(self.config, target), f"of {target.master}"
-        for url in () if SPARK_HOME_OPTION in options else rest_urls(target.master, options):
+        options = engine_options(self.config, target)
+        for url in rest_urls(target.master, options):
             try:
-                match = _RELEASE.match(MasterRest(url).status("none").spark)
-            except (MasterUnreachableError, AnswerLostError):
+                seen = MasterRest(url).status("none")
+            except (MasterUnreachableError, AnswerLostError) as error:
+                yield EngineCheck(f"of {url}", str(error), usable=False)
                 continue
-            if match is not None:
-                return SparkOfTarget(where, tuple(map(int, match.groups())))
-        return SparkOfTarget(where, None)
+            match = None if SPARK_HOME_OPTION in options else _RELEASE.match(seen.spark)
+            release = tuple(map(int, match.groups())) if match is not None else None
+            yield EngineCheck(f"of {url}", seen.standby or "active", usable=not seen.standby, spark=release)
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def reserve(self, ticket: Ticket) -> None:
+        """Reserve nothing: the master makes the id of a driver."""
+
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         """Request a driver from the active master.
 
         :raises ConfigurationError: The master refuses it.
-        :raises StorageUnavailableError: The masters are inactive or unreachable; the engine launched no driver.
+        :raises EngineUnavailableError: The masters are inactive or unreachable; the engine launched no driver.
         :raises OutcomeUnknownError: The answer to the request was lost, so the master may have created a driver.
         """
+        del reserved
         graph = JobGraph.from_bytes(
             get_blob(open_store(self.config), ticket.graph.sha256), source=f"job graph {ticket.graph.sha256[:12]}"
         )
@@ -180,19 +177,21 @@ class StandaloneEngine:
             if not answer.standby:
                 raise _refused(url, answer)
             said.append(f"{url} is {answer.standby}")
-        raise StorageUnavailableError(
+        raise EngineUnavailableError(
             f"no master of {graph.target.master} takes a driver: {'; '.join(said)}",
             next_step="Start a master with spark.master.rest.enabled=true. Before Spark 4 a master with "
             "spark.authenticate.secret has no REST server, and the standalone engine cannot use it",
         )
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
-        """Request the state of a driver from all masters.
+    def observe(self, wanted: Sequence[WantedSubmission]) -> dict[str, Observation]:
+        """Request the state of each driver from all masters, whose protocol has no request for many drivers.
 
         Without a handle the state is unknown, because masters do not know this package's ids. The driver's supervisor
         reports itself.
         """
-        del submission_id
+        return {each.submission_id: self._observe(each.handle) for each in wanted}
+
+    def _observe(self, handle: DriverHandle | None) -> Observation:
         if handle is None:
             return UnknownSubmission(
                 "masters do not know the ids of submissions: its supervisor reports itself when it starts"
@@ -203,11 +202,10 @@ class StandaloneEngine:
         # If two masters both consider themselves active, the old master may report the more advanced state.
         for state in ("RUNNING", "SUBMITTED"):
             if state in states:  # guard: one-master-proves-against-another
-                return (
-                    RunningSubmission(handle)
-                    if state == "RUNNING"
-                    else PendingSubmission("no worker has room for it yet")
-                )
+                if state == "SUBMITTED":
+                    return PendingSubmission("no worker has room for it yet")
+                others = (answer for answer in seen.answers if answer.state != state)
+                return RunningSubmission(handle, doubt="; ".join(_words(driver, answer) for answer in others))
         unproven = [answer for answer in seen.answers if answer.state not in _PROVEN]
         if not seen.answers or unproven:  # guard: error-proves-a-death
             return UnknownSubmission("; ".join([*(_words(driver, answer) for answer in unproven), *seen.silent]))
@@ -218,7 +216,7 @@ class StandaloneEngine:
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a driver from the cluster; its supervisor kills and reports, and the JVM waits for that.
 
-        :raises JobStateError: An active master cannot be reached.
+        :raises EngineUnavailableError: No active master can be reached.
         """
         driver = StandaloneDriver.of(handle)
         said: list[str] = []
@@ -231,10 +229,13 @@ class StandaloneEngine:
             if not answer.standby:
                 return  # requested, or already ended: ``observe`` distinguishes them
             said.append(f"{url} is {answer.standby}")
-        raise JobStateError(
+        raise EngineUnavailableError(
             f"{driver.driver} could not be ended: {'; '.join(said)}",
             next_step="Repeat it once a master is active",
         )
+
+    def forget(self, handle: DriverHandle) -> None:
+        """Remove nothing: masters and workers remove the remains of ended drivers themselves."""
 
     def _settle(self, driver: str, state: str) -> None:
         """Wait, once per driver, until the kernel has notified its supervisor of the JVM's end."""

@@ -2,9 +2,10 @@
 
 ``supervisor.main SPEC_FILE``: the engine writes to this host's disk, and has left ticket and configuration there.
 ``supervisor.main --home DIRECTORY``: the ticket is in the environment and names the place of the configuration. The
-supervisor creates the home on its own disk and leaves the private file there, which the driver reads and removes. If
-the engine cannot identify the process that it starts, the environment also holds its handle, which the supervisor
-completes.
+supervisor creates the home on its own disk and leaves the private file there, which the driver reads and removes.
+
+Either way the submission carries the engine's handle, as far as the engine knows it before the launch, and the
+engine's arrival completes it (``host.engines.arrivals``).
 
 A cluster manager shows the programs that it runs: to its users on a page, and to users of the machine on command lines.
 So secrets do not travel with a submission. They are on the machine, in a file that only the user of its workers can
@@ -33,14 +34,13 @@ from pydantic import BaseModel, ValidationError
 
 from airflow_provider_ha.config import VARIABLES, HaConfig
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.host.engines.driver_handles import own_handle
+from airflow_provider_ha.host.engines.arrivals import arrival_of
 from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
     HANDLE_VARIABLE,
     HOME_OPTION,
     TICKET_VARIABLE,
     ConfigSource,
-    DriverHome,
     Ticket,
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import OWNER_ONLY, DriverSpec
@@ -97,14 +97,20 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
     :raises StorageUnavailableError: The home cannot be written.
     """
     if arguments[0] != HOME_OPTION:
-        return DriverSpec.read(Path(arguments[0]))
-    ticket = _taken(TICKET_VARIABLE, Ticket)
+        return _completed(DriverSpec.read(Path(arguments[0])))
+    ticket, handle = _taken(TICKET_VARIABLE, Ticket), _taken(HANDLE_VARIABLE, DriverHandle)
     home = Path(arguments[1]).absolute()
-    spec = DriverSpec(config=_config(ticket), ticket=ticket, directory=home, handle=_own_handle(home))
+    spec = _completed(DriverSpec(config=_config(ticket), ticket=ticket, directory=home, handle=handle))
     with outages("made", spec.home.directory):
         make_directories(spec.home.directory)
         spec.write()
     return spec
+
+
+def _completed(spec: DriverSpec) -> DriverSpec:
+    """Return the spec with the handle of this process."""
+    handle = arrival_of(spec.handle).own_handle(spec.handle, spec.home.driver_log)
+    return spec.model_copy(update={"handle": handle})
 
 
 def _config(ticket: Ticket) -> HaConfig:
@@ -126,13 +132,6 @@ def _config(ticket: Ticket) -> HaConfig:
         next_step=f"An engine that starts a supervisor with {HOME_OPTION} uses {ConfigSource.ENVIRONMENT.value!r} or "
         f"{ConfigSource.MACHINE.value!r}",
     )
-
-
-def _own_handle(home: Path) -> DriverHandle | None:
-    """Return the engine's handle of this process with facts known only here; ``None`` if the engine set none."""
-    if HANDLE_VARIABLE not in os.environ:
-        return None
-    return own_handle(_taken(HANDLE_VARIABLE, DriverHandle), DriverHome(home).driver_log)
 
 
 def _taken(variable: str, kind: type[Value]) -> Value:

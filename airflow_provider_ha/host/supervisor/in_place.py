@@ -33,8 +33,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-import psutil
-
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import CoordinationError, HaError, JobStateError, LeadershipUnavailableError
 from airflow_provider_ha.host.process_tree import END_SIGNALS
@@ -45,7 +43,6 @@ from airflow_provider_ha.jobs.drivers.driver_spec import (
     SUBMISSION_VARIABLE,
     SUPERVISOR_MODULE,
     DriverSpec,
-    handle_here,
 )
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Operation
@@ -254,9 +251,8 @@ def become(spec: DriverSpec, submission: Submission) -> None:
     """
     make_directories(spec.home.directory)
     spec.write()
-    handle = spec.handle or handle_here(psutil.Process(), spec.home.driver_log, engine=submission.engine)
     with connected(spec) as job:
-        note_started(job, spec.run, submission, handle)
+        note_started(job, spec.run, submission, spec.handle)
     log.info("this process continues as the supervisor of attempt %d", spec.attempt)
     output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
     os.chdir(spec.home.directory)

@@ -30,6 +30,7 @@ from pathlib import Path
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
+from airflow_provider_ha.host.engines.arrivals import arrival_of
 from airflow_provider_ha.host.process_tree import (
     END_SIGNALS,
     Death,
@@ -71,7 +72,10 @@ def main(arguments: list[str]) -> int:
     try:
         spec = arrived(arguments)
         remember(secrets_of(spec.config))
-        if spec.handle is not None and not _on_a_cluster(spec, stop, first=arguments[0] == HOME_OPTION):
+        arrival = arrival_of(spec.handle)
+        arrival.bind()
+        # The place of a later attempt is taken before its program is loaded.
+        if arrival.reports_itself and arguments[0] == HOME_OPTION and not _take_place(spec, stop):
             return REFUSED
     except HaError as error:
         log.error("%s", error)  # noqa: TRY400  # the message says all
@@ -97,25 +101,16 @@ def main(arguments: list[str]) -> int:
     return _end(spec, death, stop, asked=asked)
 
 
-def _on_a_cluster(spec: DriverSpec, stop: _StopFlag, *, first: bool) -> bool:
-    """Bind this process to its parent, and take the submission's place before any process is started.
+def _take_place(spec: DriverSpec, stop: _StopFlag) -> bool:
+    """Return whether the submission belongs to this process; otherwise it may start and report nothing."""
+    from airflow_provider_ha.host.supervisor import one_driver  # noqa: PLC0415  # of clusters only
 
-    :param first: First attempt under this supervisor; the place of a later attempt is taken before its program is
-        loaded.
-    :returns: ``True`` if the submission belongs to this process; otherwise the process may start and report nothing.
-    """
-    from airflow_provider_ha.host.supervisor import guardian, one_driver  # noqa: PLC0415  # of clusters only
-
-    guardian.bind_to_starter()
-    if not first:
-        return True
     try:
         one_driver.take_place(spec, stopped=lambda: bool(stop.raised))
     except HaError as error:
         spec.forget()
         log.error("%s", error)  # noqa: TRY400  # the message says all
         return False
-    guardian.hold_jvm()
     return True
 
 
@@ -177,7 +172,8 @@ def start(spec: DriverSpec) -> ProcessTree:
         check_python(named, application.files_directory)
     environment = spark_submit.environment(spark_home, spec, graph, os.environ)
     site = spark_submit.site_keys(spark_home, environment) if graph.lineage else ()
-    properties = spark_submit.properties(graph, application, spec.config, site)
+    place = arrival_of(spec.handle).conf(graph)
+    properties = spark_submit.properties(graph, application, spec.config, site=site, place=place)
     remember(secret_values(properties))
     write_private(spec.home.properties, spark_submit.render(properties))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))

@@ -110,7 +110,6 @@ def _write_refusal(job: JobRecords, spec: DriverSpec, reason: str) -> bool:
 
 
 def _take_place(job: JobRecords, spec: DriverSpec) -> None:
-    assert spec.handle is not None, "a process of the submitting host has its place already"  # noqa: S101  # the caller
     own = SubmissionStarted(handle=spec.handle)
     path = job.paths.submission_started(spec.run, spec.attempt)
     submission = _open_submission(job, spec)

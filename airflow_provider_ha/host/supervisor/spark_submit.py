@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import re
 import subprocess
 import sys
@@ -24,12 +23,13 @@ from pathlib import Path
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.script_environment import ARCHIVES, WORKER_PATH, archive_item, worker_path
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.table import PYTHON_OPTION
 from airflow_provider_ha.host.java import utf8_locale
 from airflow_provider_ha.jobs.application.artifacts import FetchedApplication
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, SUBMISSION_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.drivers.spark_release import is_local
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.options.conf import (
-    PYTHON_OPTION,
     check_keys,
     component_jar,
     counted,
@@ -125,8 +125,6 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# An authenticating worker passes its secret in this variable; Spark's driver takes it from its conf alone.
-AUTHENTICATION_VARIABLE = "_SPARK_AUTH_SECRET"
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 # spark-class first starts a JVM that only prints the command line of the second one; with one compiler that takes 0.1 s
 # less.
@@ -147,7 +145,7 @@ def command(spark_home: Path, spec: DriverSpec) -> list[str]:
 def environment(spark_home: Path, spec: DriverSpec, graph: JobGraph, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the driver's environment: the supervisor's, the job's own variables, and the place of the spec."""
     values = {**inherited, **utf8_locale(inherited), **graph.env}
-    if graph.target.master.startswith("local"):
+    if is_local(graph.target.master):
         # Otherwise Spark's ports (driver, UI, block manager) are open to the network.
         values.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     values.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
@@ -174,16 +172,22 @@ def site_keys(spark_home: Path, environment: Mapping[str, str]) -> list[str]:
 
 
 def properties(
-    graph: JobGraph, application: FetchedApplication, config: HaConfig, site: Collection[str] = ()
+    graph: JobGraph,
+    application: FetchedApplication,
+    config: HaConfig,
+    *,
+    site: Collection[str] = (),
+    place: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return Spark's conf: the user's, values that spark-submit would take from options, and the component if needed.
 
     The connection is not included: the driver reads it from its spec, which is then removed.
 
     :param site: Conf keys that the site's file sets on this host: injected OpenLineage settings count below them.
+    :param place: Conf that only the place of the driver knows (``host.engines.arrivals``).
     :raises ConfigurationError: The work root needs the component, and this installation lacks it.
     """
-    values = {**counted(graph.lineage, {*graph.conf, *site}), **graph.conf}
+    values = {**(place or {}), **counted(graph.lineage, {*graph.conf, *site}), **graph.conf}
     component = [list_item(component_jar())] if needs_component(config) else []
     values |= {
         "spark.master": graph.target.master,
@@ -203,8 +207,6 @@ def properties(
         own = [item for item in values.get(key, "").split(",") if item]
         if own or items:
             values[key] = ",".join([*own, *items])
-    if values.get("spark.authenticate") == "true" and (secret := os.environ.get(AUTHENTICATION_VARIABLE)):
-        values.setdefault("spark.authenticate.secret", secret)
     return values | {WORKER_PATH: worker_path(values, application.script.parent)}
 
 

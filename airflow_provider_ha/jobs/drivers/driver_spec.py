@@ -1,12 +1,9 @@
-"""Parameters of a driver's supervisor, and the identity of its host and process.
+"""Parameters of a driver's supervisor, and the private files of a submission.
 
 The spec file is the only way in which secrets (digest auth, S3 keys) reach the driver. Only its owner can read it, and
 it appears neither on a command line nor in an environment that the engine may publish. The supervisor reads it before
 it starts the driver; the driver reads it last and removes it. Without a driver, the supervisor removes it with the
 proof of death, and if the supervisor died, the next submission of the run does.
-
-A host name is not an identity: containers with the host's network share its name but not its processes, and so do a
-host and its clone. So the boot id and the PID namespace identify a host.
 """
 
 from __future__ import annotations
@@ -14,16 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-import psutil
 from pydantic import ValidationError
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, LogMissingError, RecordCorruptError
+from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, PlainFiles, Ticket
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
 from airflow_provider_ha.records import Model
@@ -46,81 +42,6 @@ _INHERITED = frozenset(
 )
 
 
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
-_NAMESPACE = Path("/proc/self/ns/pid")
-_FIRST = Path("/proc/1")  # lives as long as the host, or the container
-
-
-def boot_id() -> str:
-    """Return the kernel's id of this boot; empty if it cannot be read."""
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return ""
-
-
-def pid_namespace() -> str:
-    """Return the name of this process's PID namespace, ``pid:[<inode>]``; empty if it cannot be read."""
-    try:
-        return str(_NAMESPACE.readlink())
-    except OSError:
-        return ""
-
-
-def sees_processes_of_others() -> bool:
-    """Return whether processes of other users are listed; a ``/proc`` mounted with ``hidepid=2`` leaves them out."""
-    return os.geteuid() == 0 or _FIRST.exists()
-
-
-class LocalProcess(Model):
-    """A supervisor on a host: the target of a local submission's handle.
-
-    Boot id and PID namespace identify the host; the host name is for users. Both are empty if they could not be read.
-
-    :param process_started: Seconds since 1970.
-    :param uid: User of the process.
-    """
-
-    host: str
-    pid: int
-    process_started: float
-    uid: int
-    boot: str = ""
-    pid_namespace: str = ""
-
-    @property
-    def is_here(self) -> bool:
-        """``True`` if the process belongs to this host, since its last boot, and to this PID namespace."""
-        known = bool(self.boot and self.pid_namespace)
-        # guard: one-host-name-is-one-host
-        return known and (self.boot, self.pid_namespace) == (boot_id(), pid_namespace())
-
-    @classmethod
-    def of(cls, handle: DriverHandle) -> LocalProcess:
-        """Return the process that a handle refers to.
-
-        :raises RecordCorruptError: The handle does not refer to a local process.
-        """
-        try:
-            return cls.model_validate(handle.ref)
-        except ValidationError as error:
-            raise RecordCorruptError(f"the handle {handle.ref} is not that of a local process ({error})") from error
-
-
-def handle_here(process: psutil.Process, driver_log: Path, *, engine: str) -> DriverHandle:
-    """Return the handle of a submission whose supervisor is *process* on this host."""
-    host = socket.gethostname()
-    local = LocalProcess(
-        host=host,
-        pid=process.pid,
-        process_started=process.create_time(),
-        boot=boot_id(),
-        pid_namespace=pid_namespace(),
-        uid=process.uids().real,
-    )
-    return DriverHandle(engine=engine, ref=local.model_dump(), log_uri=file_uri(host, str(driver_log)))
-
-
 def host_environment() -> dict[str, str]:
     """Return the variables of this host's environment that a driver needs."""
     return {name: value for name, value in os.environ.items() if name in _INHERITED or name.startswith("LC_")}
@@ -141,18 +62,23 @@ class DriverSpec(Model):
 
     :param config: Configuration for access to the cluster; holds secrets.
     :param directory: Directory of its :class:`DriverHome`.
-    :param handle: The engine's handle for the supervisor; ``None`` for a process on the submitting host.
+    :param handle: The engine's handle for the supervisor: complete in the supervisor, and before its start as far as
+        the engine knows it.
     """
 
     config: HaConfig
     ticket: Ticket
     directory: Path
-    handle: DriverHandle | None = None
+    handle: DriverHandle = DriverHandle(engine=DEFAULT_ENGINE)
 
     @classmethod
-    def of(cls, config: HaConfig, ticket: Ticket) -> DriverSpec:
-        """Return the spec of a submission with its home below the work root."""
-        return cls(config=config, ticket=ticket, directory=DriverHome.of(config, ticket).directory)
+    def of(cls, config: HaConfig, ticket: Ticket, *, engine: str) -> DriverSpec:
+        """Return the spec of a submission with its home below the work root.
+
+        :param engine: Name of the engine that starts the supervisor.
+        """
+        directory = DriverHome.of(config, ticket).directory
+        return cls(config=config, ticket=ticket, directory=directory, handle=DriverHandle(engine=engine))
 
     @property
     def home(self) -> DriverHome:
@@ -181,13 +107,14 @@ class DriverSpec(Model):
 
     def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
         """Return the spec of another submission of the same run on this host, under the same supervisor."""
-        ticket = self.ticket.of_next(attempt, submission_id)
-        if self.handle is None:
-            return DriverSpec.of(self.config, ticket)
-        # in the same parent directory, on the same disk
-        home = DriverHome(self.directory.with_name(f"attempt-{attempt}"))
-        handle = self.handle.model_copy(update={"log_uri": file_uri(self.handle.log_host, str(home.driver_log))})
-        return DriverSpec(config=self.config, ticket=ticket, directory=home.directory, handle=handle)
+        name = f"{self.directory.name.removesuffix(f'-{self.attempt}')}-{attempt}"
+        home = DriverHome(self.directory.with_name(name))  # on the same disk
+        return DriverSpec(
+            config=self.config,
+            ticket=self.ticket.of_next(attempt, submission_id),
+            directory=home.directory,
+            handle=self.handle.model_copy(update={"log_uri": file_uri(self.handle.log_host, str(home.driver_log))}),
+        )
 
     def write(self) -> Path:
         """Write the spec to its file, complete or not at all, readable only by its owner. Returns the file."""

@@ -25,6 +25,7 @@ from airflow_provider_ha.errors import ConfigurationError
 # The forms that ``SparkContext`` accepts: threads, or executors, cores and megabytes.
 _OF_SPARK = re.compile(r"local|local\[(\*|[1-9]\d*)(\s*,\s*\d+)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]")
 _LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")
+_ALMOST_LOCAL = re.compile(r"local.*", re.DOTALL)
 
 
 def is_local(master: str) -> bool:
@@ -34,7 +35,7 @@ def is_local(master: str) -> bool:
 
 def is_impossible(master: str) -> bool:
     """Return whether *master* has a local form unknown to Spark, so that every driver would fail."""
-    return master.startswith("local") and _OF_SPARK.fullmatch(master) is None
+    return _ALMOST_LOCAL.fullmatch(master) is not None and _OF_SPARK.fullmatch(master) is None
 
 
 def check_possible(master: str) -> None:

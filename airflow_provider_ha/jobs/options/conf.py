@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from airflow_provider_ha._version import __version__
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
+from airflow_provider_ha.host.engines.table import SPARK_HOME_OPTION
 from airflow_provider_ha.jobs.job_graph import Target
 from airflow_provider_ha.uris import split
 
@@ -146,11 +147,6 @@ def _is_secret(key: str, value: str) -> bool:
     return "@" in parts.netloc or bool(parts.query)
 
 
-PYTHON_OPTION = "python"  # interpreter of the driver and of its Python workers
-SPARK_HOME_OPTION = "spark_home"  # directory with ``bin/spark-submit``
-HOST_OPTIONS = frozenset({PYTHON_OPTION, SPARK_HOME_OPTION})  # describe the driver's host, for each engine
-
-
 def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
     """Return the effective options of a job: its own, then the connection's.
 
@@ -158,17 +154,6 @@ def engine_options(config: HaConfig, target: Target) -> dict[str, str]:
     cluster.
     """
     return {**target.cluster_options, **config.engines.get(target.engine, {}), **target.engine_options}
-
-
-def check_options(engine: str, given: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuse unknown options.
-
-    :raises ConfigurationError: An option is unknown; the message has all unknown names.
-    """
-    if unknown := sorted(set(given) - known):
-        raise ConfigurationError(
-            f"the engine {engine!r} has no options {unknown}", next_step=f"Use {sorted(known)}, or none"
-        )
 
 
 def named_spark_home(options: Mapping[str, str]) -> Path | None:

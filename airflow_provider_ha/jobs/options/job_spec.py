@@ -17,8 +17,8 @@ from pydantic.dataclasses import dataclass
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE, ENTRIES
 from airflow_provider_ha.jobs.drivers.spark_release import check_possible
-from airflow_provider_ha.jobs.job_graph import DEFAULT_ENGINE
 from airflow_provider_ha.jobs.model import OutputMode
 from airflow_provider_ha.jobs.options.conf import check_conf
 from airflow_provider_ha.jobs.options.declaration import INTERNAL, names, option, options_of, texts, words
@@ -31,6 +31,7 @@ from airflow_provider_ha.records import Model
 
 
 _TARGET = {"group": "Where it runs", "holder": "target"}
+_ENGINES = [f'``"{entry.name}"`` ({entry.drivers})' for entry in ENTRIES.values()]
 _APPLICATION = {"group": "Application"}
 _START = {"group": "Start", "holder": "start"}
 _HA = {"group": "High availability", "holder": "ha"}
@@ -66,11 +67,8 @@ def _master(value: str) -> str:
 
 
 def _engine(value: str, info: ValidationInfo) -> str:
-    if info.context and value != DEFAULT_ENGINE:
-        from airflow_provider_ha.host.engines.registry import NAMES  # noqa: PLC0415  # imports the engines
-
-        if value not in NAMES:
-            raise ConfigurationError(f"engine {value!r} is not known here", next_step=f"Choose from {sorted(NAMES)}")
+    if info.context and value not in ENTRIES:
+        raise ConfigurationError(f"engine {value!r} is not known here", next_step=f"Choose from {sorted(ENTRIES)}")
     return value
 
 
@@ -229,8 +227,8 @@ class JobSpec(Model):
     )
     engine: Annotated[str, AfterValidator(_engine)] = option(
         DEFAULT_ENGINE,
-        'Engine that runs the driver: ``"local"`` (the host of the task or command) or ``"standalone"`` (a worker of '
-        'a standalone cluster). By default that of *spark_conn_id*, else ``"local"``.',
+        f"Engine that runs the driver: {' or '.join(_ENGINES)}. By default that of *spark_conn_id*, else "
+        f'``"{DEFAULT_ENGINE}"``.',
         shown={**_TARGET, "connection": True},
     )
     engine_options: Texts = option(

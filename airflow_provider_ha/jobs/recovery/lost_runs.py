@@ -18,7 +18,7 @@ from typing import Literal
 
 from airflow_provider_ha.coordination.coordinator import Op
 from airflow_provider_ha.errors import DecisionNeededError, JobStateError, LeadershipError, UnknownJobError
-from airflow_provider_ha.host.engines.engine import GoneSubmission, UnknownSubmission
+from airflow_provider_ha.host.engines.engine import GoneSubmission, UnknownSubmission, observe_one
 from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.job_records import who
@@ -270,7 +270,7 @@ def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool
     gone = False
     if newest is not None and newest.started is not None and newest.exit is None:
         engine = job.engines.get(newest.submission.engine)
-        seen = engine.observe(newest.submission.submission_id, newest.started.handle)
+        seen = observe_one(engine, newest.submission.submission_id, newest.started.handle)
         gone = isinstance(seen, GoneSubmission) or (overdue and isinstance(seen, UnknownSubmission))
     return decide(replace(snapshot, gone=gone), options, job.clock.now(), decided=decided)
 
@@ -280,7 +280,7 @@ def _resubmit(job: JobContext, run: RunView, decision: Resubmit, by: str, *, acc
     engine = lost.submission.engine if lost is not None else job.graph_of(run.run).target.engine
     made = claim(
         job,
-        run.run.number,
+        run.run,
         decision.attempt,
         by=by,
         engine=engine,

@@ -107,27 +107,6 @@ class EarlierFailures(Model):
     log: str = ""
 
 
-class Submission(Record):
-    """``runs/<n>/submissions/<k>``: created once, before the request to the engine.
-
-    :param attempt: Counts from 1 per run; only the newest attempt may lead.
-    :param submission_id: Id made by this package, in the process's environment and in the engine's tags.
-    :param requested_by: The submitter: request id, host, process id.
-    :param lost_epoch: Epoch whose loss this submission recovers; ``None`` for the first submission.
-    :param accept_loss: Whether the request accepts that the batch in flight is executed without its missing input.
-    """
-
-    kind: ClassVar[str] = "submission"
-
-    attempt: int
-    submission_id: str
-    requested_by: str
-    engine: str
-    lost_epoch: int | None = None
-    accept_loss: bool = False
-    created_at: datetime
-
-
 class DriverHandle(Model):
     """An engine's handle for a launched driver. Opaque to all code except that engine; holds no secret.
 
@@ -155,6 +134,29 @@ class DriverHandle(Model):
         """Path of the log on its host; the URI of a log that is no file."""
         found = urlsplit(self.log_uri)
         return unquote(found.path) if found.scheme == "file" else self.log_uri
+
+
+class Submission(Record):
+    """``runs/<n>/submissions/<k>``: created once, before the request to the engine.
+
+    :param attempt: Counts from 1 per run; only the newest attempt may lead.
+    :param submission_id: Id made by this package, in the process's environment and in the engine's tags.
+    :param requested_by: The submitter: request id, host, process id.
+    :param lost_epoch: Epoch whose loss this submission recovers; ``None`` for the first submission.
+    :param accept_loss: Whether the request accepts that the batch in flight is executed without its missing input.
+    :param reserved: Handle that the engine will give to the driver; ``None`` if only the launch determines it.
+    """
+
+    kind: ClassVar[str] = "submission"
+
+    attempt: int
+    submission_id: str
+    requested_by: str
+    engine: str
+    lost_epoch: int | None = None
+    accept_loss: bool = False
+    reserved: DriverHandle | None = None
+    created_at: datetime
 
 
 class SubmissionStarted(Record):

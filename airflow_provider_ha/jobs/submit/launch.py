@@ -18,7 +18,7 @@ from airflow_provider_ha.errors import (
     LeadershipUnavailableError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.host.engines.engine import PendingSubmission, RunningSubmission
+from airflow_provider_ha.host.engines.engine import PendingSubmission, RunningSubmission, observe_one
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import LeaderInfo, Operation, Run
@@ -51,7 +51,7 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
         if view.result is not None or (newest and (_on_its_way(newest) or _await_start(job, run, newest.submission))):
             return attempt
         engine = newest.submission.engine if newest else job.graph_of(view.run).target.engine
-        made = claim(job, run, attempt + 1, by=by, engine=engine)
+        made = claim(job, view.run, attempt + 1, by=by, engine=engine)
         if made is not None:
             launch(job, view.run, made)
             return attempt + 1
@@ -61,7 +61,7 @@ def ensure_submitted(job: JobContext, run: int, *, by: str) -> int:
 
 def claim(
     job: JobContext,
-    run: int,
+    run: Run,
     attempt: int,
     *,
     by: str,
@@ -71,16 +71,31 @@ def claim(
 ) -> Submission | None:
     """Create a submission's node; ``None`` if the number is taken, or if the run has ended or is canceled.
 
+    The node has the handle that the engine reserves, so that a submission whose answer was lost is observed by it.
+
     :param lost_epoch: Epoch whose loss the submission recovers.
     :param accept_loss: Whether the batch in flight may be executed without its missing input.
     :raises LeadershipError: This process acts for the cluster but no longer leads it.
-    :raises ConfigurationError: This process has no such engine, or a driver on this host would end with the task.
-        Raised before any write.
+    :raises ConfigurationError: This process has no such engine, its cluster refuses the submission, or a driver on this
+        host would end with the task. Raised before any write.
+    :raises EngineUnavailableError: The engine's cluster does not answer. Raised before any write.
     :raises JobStateError: The run is live but has no graph pointer, so it cannot be started.
     """
     refuse_this_host(job, engine)
     submission = new_submission(job, attempt, by=by, engine=engine, lost_epoch=lost_epoch, accept_loss=accept_loss)
-    return submission if claim_submission(job, run, submission) else None
+    reserved = job.engines.get(engine).reserve(_ticket(job, run, submission))
+    submission = submission.model_copy(update={"reserved": reserved})
+    return submission if claim_submission(job, run.number, submission) else None
+
+
+def _ticket(job: JobContext, run: Run, submission: Submission) -> Ticket:
+    return Ticket(
+        job_id=job.job_id,
+        run=run.number,
+        attempt=submission.attempt,
+        submission_id=submission.submission_id,
+        graph=run.graph,
+    )
 
 
 def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
@@ -107,23 +122,14 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
     the launch overdue.
 
     :raises ConfigurationError: The driver cannot be started on this host; the submission is closed with the reason.
+    :raises EngineUnavailableError: The engine's cluster does not answer; the submission is closed and no attempt.
     :raises StorageUnavailableError: The work root does not answer; the submission is closed and is not an attempt.
     """
-    ticket = Ticket(
-        job_id=job.job_id,
-        run=run.number,
-        attempt=submission.attempt,
-        submission_id=submission.submission_id,
-        graph=run.graph,
-    )
     engine = job.engines.get(submission.engine)
-    first = submission.attempt == 1  # once per run: the warnings also hold for later attempts
-    for warning in engine.host_warnings() if first else ():
-        log.warning("%s", warning)
     try:
         if job.config.home_root is None:
             job.roots.require()  # because the engine creates a directory in the work root
-        handle = engine.launch(ticket)
+        handle = engine.launch(_ticket(job, run, submission), submission.reserved)
     except OutcomeUnknownError as error:
         # The driver may run, so an exit would be a false proof of death. It reports its start, or becomes overdue.
         log.warning("attempt %d of %s run %d: %s", submission.attempt, job.job_id, run.number, error)
@@ -144,9 +150,9 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
     """Wait until a submission is started, and adopt its process; ``False`` if the launch is overdue."""
     paths, attempt = job.paths, submission.attempt
     engine = job.engines.get(submission.engine)
-    deadline = job.clock.lease_time() + engine.launch_seconds
+    deadline = job.clock.lease_time() + engine.facts.launch_seconds
     while True:
-        seen = engine.observe(submission.submission_id, None)
+        seen = observe_one(engine, submission.submission_id, submission.reserved)
         if isinstance(seen, RunningSubmission):
             note_started(job, run, submission, seen.handle)
             return True
@@ -157,7 +163,8 @@ def _await_start(job: JobContext, run: int, submission: Submission) -> bool:
         leader = read_record(job.coordinator, paths.leader, LeaderInfo)
         if leader is not None and (leader[0].run, leader[0].attempt) == (run, attempt):
             return True
-        if not isinstance(seen, PendingSubmission) and job.clock.lease_time() >= deadline:
-            log.warning("submission %d of %s run %d was never started", attempt, job.job_id, run)
+        waits = isinstance(seen, PendingSubmission) and not seen.final
+        if not waits and job.clock.lease_time() >= deadline:
+            log.warning("submission %d of %s run %d was never started: %s", attempt, job.job_id, run, seen)
             return False
-        job.sleep(_POLL_SECONDS)
+        job.sleep(engine.facts.poll_seconds)

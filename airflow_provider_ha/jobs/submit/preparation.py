@@ -56,14 +56,13 @@ def check_work_root(config: HaConfig, engine: Engine, target: Target, conf: Mapp
     if not needs_component(config):
         return
     refuse_owned(conf)
-    if engine.runs_here:
+    if engine.facts.runs_here:
         component_jar()
-    spark = engine.spark_of(target)
-    where, release = spark.where, spark.release
-    if release is not None and release < OLDEST_SPARK:
+    known = next((found for found in engine.probe(target) if found.spark is not None), None)
+    if known is not None and known.spark is not None and known.spark < OLDEST_SPARK:
         raise ConfigurationError(
-            f"the Spark {where} is of release {'.'.join(map(str, release))}, and checkpoints on {config.work_root} "
-            "need 4.1 or newer: earlier ones cannot create an object on condition",
+            f"the Spark {known.place} is of release {'.'.join(map(str, known.spark))}, and checkpoints on "
+            f"{config.work_root} need 4.1 or newer: earlier ones cannot create an object on condition",
             next_step="Install Spark 4.1 or newer on the hosts that run drivers, or use a work root on a mounted file "
             "system",
         )
@@ -97,7 +96,7 @@ def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None
     :raises ConfigurationError: Spark is missing, unsupported, or mixed from two releases, which makes drivers fail in
         odd ways.
     """
-    if not engine.runs_here:
+    if not engine.facts.runs_here:
         return None
     # A configured Spark replaces the installed one, and brings its own Python files.
     return find_spark_home(named_spark_home(engine_options(config, target)))
@@ -112,7 +111,7 @@ def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) 
     """
     environment = {**os.environ, **env}
     conf = Path(environment.get("SPARK_CONF_DIR") or (spark_home or Path()) / "conf")
-    if engine.runs_here and not (conf / "spark-env.sh").exists():
+    if engine.facts.runs_here and not (conf / "spark-env.sh").exists():
         find_java(environment)
 
 

@@ -30,8 +30,9 @@ from airflow_provider_ha.errors import (
     OutcomeUnknownError,
     VersionConflictError,
 )
+from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.job_graph import DEFAULT_ENGINE, Blob, GraphPointer
+from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import JobState, Run, StartKind, StartPoint
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.operations import operations

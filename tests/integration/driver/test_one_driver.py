@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
-from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.engines.standalone_arrival import StandaloneDriver
 from airflow_provider_ha.host.supervisor.one_driver import take_place
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket

@@ -13,7 +13,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -94,12 +94,12 @@ class HomeEngine(NothingToSee):
     """Takes a submission by making its home, as a supervisor does."""
 
     name = "local"
-    launch_seconds = 30.0
+    facts = replace(NothingToSee.facts, launch_seconds=30.0)
 
     def __init__(self, config: HaConfig) -> None:
         self._config = config
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         self.make_home(ticket.run, ticket.attempt)
         return handle()
 

@@ -36,22 +36,21 @@ class RecordingEngine(NothingToSee):
     """Starts nothing: one line per launch, in a file that several processes may share."""
 
     name = "local"
-    launch_seconds = 0.0
 
     def __init__(self, record: Path) -> None:
         self.record = record
         self.says_running = False
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         line = f"{ticket.job_id} {ticket.attempt} {ticket.submission_id} {os.getpid()}\n"
         with self.record.open("a") as stream:
             stream.write(line)
         return _handle()
 
-    def observe(self, submission_id: str, handle: DriverHandle | None) -> Observation:
+    def seen(self, submission_id: str, handle: DriverHandle | None) -> Observation:
         if self.says_running or (handle is None and any(submission_id in line for line in self.lines())):
             return RunningSubmission(_handle())
-        return super().observe(submission_id, handle)
+        return super().seen(submission_id, handle)
 
     def lines(self) -> list[str]:
         return self.record.read_text().splitlines() if self.record.exists() else []

@@ -12,6 +12,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import OperationKind
 from airflow_provider_ha.jobs.operations import operations
+from tests.engine_helpers import handle
 from tests.fake.jobs import CONFIG, PATHS
 
 
@@ -20,7 +21,7 @@ SPEC: Any = SimpleNamespace(
     attempt=1,
     job_id="flights",
     home=DriverHome(Path("/nowhere")),
-    handle=None,
+    handle=handle(),
     forget=lambda: None,
     config=CONFIG,
 )

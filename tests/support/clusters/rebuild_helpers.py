@@ -43,12 +43,11 @@ class NoEngine(NothingToSee):
     """An engine whose drivers never come up, and of whose processes nothing is known."""
 
     name = "local"
-    launch_seconds = 0.0
 
     def __init__(self) -> None:
         self.launched: list[Ticket] = []
 
-    def launch(self, ticket: Ticket) -> DriverHandle:
+    def launch(self, ticket: Ticket, reserved: DriverHandle | None) -> DriverHandle:
         self.launched.append(ticket)
         return handle(host="gone")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation
+from airflow_provider_ha.host.engines.engine import GoneSubmission, Observation, observe_one
 from airflow_provider_ha.host.engines.standalone import StandaloneEngine
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
@@ -96,7 +96,7 @@ class StandaloneJob:
         return self.cluster.host_of(self.submission_id)
 
     def observe(self) -> Observation:
-        return self.engine.observe(self.submission_id, self.handle)
+        return observe_one(self.engine, self.submission_id, self.handle)
 
     def processes(self) -> list[psutil.Process]:
         """Return all processes of the newest submission, on whichever host."""

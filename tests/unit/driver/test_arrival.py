@@ -7,11 +7,13 @@ import stat
 import traceback
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.host.engines.driver_handles import StandaloneDriver
+from airflow_provider_ha.host.engines.local_arrival import handle_here
+from airflow_provider_ha.host.engines.standalone_arrival import StandaloneDriver
 from airflow_provider_ha.host.supervisor.arrival import CONFIG_VARIABLE, arrived
 from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
@@ -23,6 +25,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 
 CONFIG = HaConfig.build(zookeeper="127.0.0.1:1", storage_root="file:///nowhere", digest_auth="user:a-password")
@@ -41,6 +44,7 @@ def container(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of a supervisor that a cluster manager starts."""
     monkeypatch.setenv(TICKET_VARIABLE, TICKET.model_dump_json())
     monkeypatch.setenv(CONFIG_VARIABLE, CONFIG.to_private_json())
+    monkeypatch.setenv(HANDLE_VARIABLE, DriverHandle(engine="local").model_dump_json())
 
 
 def test_the_supervisor_makes_the_home_on_its_own_disk(tmp_path: Path) -> None:
@@ -54,10 +58,10 @@ def test_the_supervisor_makes_the_home_on_its_own_disk(tmp_path: Path) -> None:
 def test_neither_ticket_nor_configuration_stays_in_the_environment_that_the_driver_inherits(tmp_path: Path) -> None:
     arrived([HOME_OPTION, str(tmp_path / "home")])
 
-    assert not {TICKET_VARIABLE, CONFIG_VARIABLE} & os.environ.keys()
+    assert not {TICKET_VARIABLE, CONFIG_VARIABLE, HANDLE_VARIABLE} & os.environ.keys()
 
 
-@pytest.mark.parametrize("variable", [TICKET_VARIABLE, CONFIG_VARIABLE])
+@pytest.mark.parametrize("variable", [TICKET_VARIABLE, CONFIG_VARIABLE, HANDLE_VARIABLE])
 @pytest.mark.parametrize("content", [None, "", '{"password": "a-password"}'])
 def test_a_variable_that_cannot_be_used_is_named_without_its_content(
     variable: str, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,10 +86,23 @@ def test_a_ticket_whose_configuration_is_elsewhere_is_refused(tmp_path: Path, mo
         arrived([HOME_OPTION, str(tmp_path / "home")])
 
 
-def test_a_spec_file_of_an_engine_on_this_host_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_spec_file_of_an_engine_on_this_host_is_completed_with_this_process(tmp_path: Path) -> None:
     spec = DriverSpec(config=CONFIG, ticket=TICKET, directory=tmp_path)
 
-    assert arrived([str(spec.write())]) == spec
+    found = arrived([str(spec.write())])
+
+    assert found == spec.model_copy(update={"handle": handle_here(psutil.Process(), tmp_path / "driver.log")})
+
+
+def test_a_handle_of_an_engine_that_this_release_has_not_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HANDLE_VARIABLE, DriverHandle(engine="mesos").model_dump_json())
+
+    with pytest.raises(ConfigurationError, match="cannot run drivers of the engine 'mesos'"):
+        arrived([HOME_OPTION, str(tmp_path / "home")])
+
+    assert not (tmp_path / "home").exists()
 
 
 @pytest.fixture
@@ -164,7 +181,6 @@ def handed(on_a_worker: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_the_supervisor_completes_its_handle_with_what_only_its_machine_knows(handed: Path) -> None:
     handle = arrived([HOME_OPTION, "attempt-2"]).handle
 
-    assert handle is not None
     assert StandaloneDriver.of(handle) == StandaloneDriver(masters="http://a:6066", driver=handed.name)
     assert (handle.log_path, handle.ui_uri) == (f"{handed}/attempt-2/driver.log", "http://worker:8081/logPage")
     assert HANDLE_VARIABLE not in os.environ
@@ -176,7 +192,14 @@ def test_the_next_attempt_lies_beside_the_one_before_and_has_its_own_log(handed:
     following = first.of_next(3, "c" * 32)
 
     assert following.directory == handed / "attempt-3"
-    assert first.handle is not None
-    assert following.handle is not None
     assert following.handle.ref == first.handle.ref
     assert following.handle.log_path == f"{handed}/attempt-3/driver.log"
+
+
+def test_the_next_attempt_in_this_process_keeps_its_handle(handed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = arrived([HOME_OPTION, "attempt-2"]).of_next(3, "c" * 32)
+    following.directory.mkdir()
+    file = following.write()
+    monkeypatch.chdir(following.directory)
+
+    assert arrived([str(file)]) == following

@@ -20,6 +20,7 @@ from airflow_provider_ha.host.supervisor.arrival import lock_directory
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
+from tests.engine_helpers import handle
 from tests.fake.jobs import CONFIG
 from tests.support.clusters.dead_driver import SPEC, failing
 
@@ -91,7 +92,9 @@ def test_a_driver_whose_log_cannot_be_rotated_is_not_called_never_started_while_
         monkeypatch.setattr(main, name, MagicMock())
     monkeypatch.setattr(main, "ProcessTree", lambda *_, **__: tree)
     monkeypatch.setattr(main, "rotate_log", failing(RuntimeError("can't start new thread")))
-    spec: Any = SimpleNamespace(home=DriverHome(tmp_path), config=CONFIG, ticket=MagicMock(), job_id="flights", run=1)
+    spec: Any = SimpleNamespace(
+        home=DriverHome(tmp_path), config=CONFIG, ticket=MagicMock(), job_id="flights", run=1, handle=handle()
+    )
 
     death = main.run(spec, main._StopFlag())
 
