@@ -20,10 +20,16 @@ from airflow_provider_ha.fleet.observations import reason_of_quarantine
 from airflow_provider_ha.jobs.model import Run
 from airflow_provider_ha.jobs.observe import in_one_session, run_steps, whole_steps
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import LOOPS_FROM, LastFailure, failure_of
+from airflow_provider_ha.jobs.recovery.losses import failure_of
 from airflow_provider_ha.jobs.run_history import RUNS
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView, decode
-from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.runs.submissions import (
+    LOOPS_FROM,
+    LastFailure,
+    Submission,
+    SubmissionExit,
+    SubmissionStarted,
+)
 from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 from airflow_provider_ha.records import Record
 
@@ -215,8 +221,8 @@ def listed_steps(paths: JobPaths, now: datetime, quarantined: bool = False) -> S
     if newest is None or newest.result is not None:
         return job
     led_since = leader.since if leader is not None and leader.run == newest.number else None
-    loops = yield from loop_steps(paths, newest.number, newest.attempt, now, led_since=led_since, lost=job.is_lost)
-    return replace(job, loops=loops is not None)
+    loop = yield from loop_steps(paths, newest.number, newest.attempt, now, led_since=led_since, lost=job.is_lost)
+    return replace(job, loop=loop)
 
 
 def loop_steps(

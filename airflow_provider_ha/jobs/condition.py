@@ -16,7 +16,7 @@ from enum import Enum
 
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery.losses import LastFailure, last_failure
+from airflow_provider_ha.jobs.recovery.losses import last_failure
 from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,
     NeedsDecision,
@@ -26,6 +26,7 @@ from airflow_provider_ha.jobs.recovery.restart_policy import (
     outage_of,
     restart,
 )
+from airflow_provider_ha.jobs.runs.submissions import LastFailure
 from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 
 
@@ -156,14 +157,14 @@ def decide(
     :param now: Wall-clock time.
     :param decided: Whether the user has decided to continue the run.
     """
-    last = last_failure(status, options or HaOptions(), now=now)
+    last = last_failure(status, options or HaOptions(), now=now) or status.loop
     loss = restart(status, options, now, decided=decided) if options is not None else None
     row = next(row for row in _TABLE if row.when(status, loss))
     state = row.state or status.state.value
     after = loss.after if isinstance(loss, Resubmit) and row.action is Action.RECOVER else None
     return JobCondition(
         state=state,
-        needs_person=state in _FOR_A_PERSON or (last.loops if last is not None else status.loops),
+        needs_person=state in _FOR_A_PERSON or (last is not None and last.loops),
         problem=_problem(status, last),
         action=row.action,
         reason=row.reason.format(job=status),

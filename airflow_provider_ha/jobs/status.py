@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Recovery, RunResult, Status
 from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.runs.submissions import LastFailure
 
 
 class StandingDepth:
@@ -68,7 +69,7 @@ class JobStatus(Generic[DepthT_co]):
     :param dirty: Runs that are over and whose clean-up has not ended; only the cluster's leader reads it.
     :param mark: Changes with each change of the nodes that were read; for a standing only.
     :param status: The status that the leader last wrote, maybe in an earlier epoch. From the second depth on.
-    :param loops: Whether the newest attempts have all failed; only a list reads it.
+    :param loop: The last failure, if the newest attempts have all failed; only a list reads it.
     :param run: The newest run. This and the following fields are for a whole job only.
     :param generation: The current working directory.
     :param checkpoint_numbers: Retained checkpoints, ascending.
@@ -91,7 +92,7 @@ class JobStatus(Generic[DepthT_co]):
     dirty: tuple[int, ...] = ()
     mark: tuple[int | None, ...] = field(default=(), compare=False)
     status: Status | None = None
-    loops: bool = False
+    loop: LastFailure | None = None
     run: RunView | None = None
     generation: Generation | None = None
     checkpoint_numbers: tuple[int, ...] = ()

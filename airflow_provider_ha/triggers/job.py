@@ -24,8 +24,8 @@ from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.fleet.notify.session import Nodes
 from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
-from airflow_provider_ha.jobs.recovery.losses import how_it_ended
 from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import how_it_ended
 from airflow_provider_ha.jobs.runs.watchers import Announcement, KillPolicy, readable_leader
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._base import Event, Outage, ReadNeed, SparkHaTrigger

@@ -118,10 +118,9 @@ from airflow_provider_ha.fleet.reconciler import ReconcileResult
 from airflow_provider_ha.fleet.znode_tree import TreeNode
 from airflow_provider_ha.jobs.rebuild.rebuild import RebuildResult
 from airflow_provider_ha.jobs.rebuild.rebuild_plan import JobPlan
-from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.removal.job_deletion import Deletion
 from airflow_provider_ha.jobs.removal.past_runs import PruneReport
-from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.runs.submissions import Failure, LastFailure
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 from airflow_provider_ha.jobs.verification.verification_records import Drill, FindingRecord, LastVerification
 

@@ -37,8 +37,9 @@ from airflow_provider_ha.jobs import job_stores, progress_history, run_history
 from airflow_provider_ha.jobs.drivers import driver_log
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.recovery import losses, restart_policy
+from airflow_provider_ha.jobs.recovery import restart_policy
 from airflow_provider_ha.jobs.removal import removal_records
+from airflow_provider_ha.jobs.runs import submissions
 from airflow_provider_ha.operators import _base
 from airflow_provider_ha.storage import roots
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
@@ -208,7 +209,7 @@ SENTENCES = [
     ("how-to/use-the-page.md", f"*Restarts in {overview.DAY // HOUR} h*"),
     ("how-to/use-the-page.md", f"refreshes itself every {WORDS[REFRESH]} seconds"),
     ("how-to/use-the-page.md", f"reads the newest {run_history.RUNS} runs"),
-    ("how-to/use-the-page.md", f"newest {WORDS[losses.LOOPS_FROM]} attempts or more"),
+    ("how-to/use-the-page.md", f"newest {WORDS[submissions.LOOPS_FROM]} attempts or more"),
     ("how-to/use-the-page.md", "between two attempts"),
     *(
         (page, f"no job for {WORDS[observed_leadership._NOT_INSPECTED_SECONDS / 60]} minutes")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.checkpoints.model import CheckpointKind, CheckpointPointer
@@ -13,6 +15,8 @@ from airflow_provider_ha.jobs.model import (
     QueryStatus,
     Status,
 )
+from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
+from tests.support.clusters.jobs_helpers import a_leader
 
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=timezone.utc)
@@ -43,7 +47,19 @@ def a_checkpoint(batch: int = 5, *, seconds: float = 5.0) -> CheckpointPointer:
     )
 
 
-LIVE = JobHealth(run=2, made_at=ago(9000), status=a_status(), checkpoint=a_checkpoint())
+JOB: JobStatus[RunDepth] = JobStatus(
+    job_id="flights",
+    leader=a_leader(3, run=2),
+    epoch=3,
+    facts=NewestRun(number=2, attempt=1),
+    status=a_status(),
+)
+LIVE = JobHealth(job=JOB, made_at=ago(9000), checkpoint=a_checkpoint())
+
+
+def with_job(health: JobHealth, **changed: Any) -> JobHealth:
+    """Return the health of a job with another status, or another newest run."""
+    return replace(health, job=replace(health.job, **changed))
 
 
 def wrong(health: JobHealth, bounds: HealthLimits = BOUNDS) -> dict[str, Condition]:

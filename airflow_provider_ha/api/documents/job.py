@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.condition import JobCondition
     from airflow_provider_ha.jobs.model import Status
     from airflow_provider_ha.jobs.move.move_records import MoveRecord
-    from airflow_provider_ha.jobs.recovery.losses import LastFailure
     from airflow_provider_ha.jobs.runs.run_store import RunView
+    from airflow_provider_ha.jobs.runs.submissions import LastFailure
     from airflow_provider_ha.jobs.status import JobStatus
 
 

@@ -1,10 +1,10 @@
 """Health of a cluster's jobs, in addition to their leaders: results, checkpoints and restore drills.
 
-Seven reads per job, in two round trips for all jobs: the status, the graph pointer and the numbers of its runs and
-checkpoints, then the newest run, its result and the newest checkpoint. For a recovered job, two or three more reads:
-the ends of its newest drivers; without a lasting leader since, three more reads per newest attempt. For a job with a
-new run, one more read: a failed run may be followed by another run before the next inspection. These reads are not
-cached: a job may be deleted and created again. Drills come from storage; another thread reads them.
+Eleven reads per job, in four round trips for all jobs: the eight of a list
+(:mod:`~airflow_provider_ha.fleet.fleet_overview`), then the newest run, the numbers of the checkpoints and the newest
+checkpoint. For a recovered job, two or three more reads: the ends of its newest drivers. For a job with a new run, one
+more read: a failed run may be followed by another run before the next inspection. These reads are not cached: a job may
+be deleted and created again. Drills come from storage; another thread reads them.
 
 Drills are stored in storage. A storage that does not answer blocks a call for minutes, once per job, and a thread
 cannot be ended: in the threads of the hub such calls would delay the inspections of all other triggers.
@@ -18,31 +18,23 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_ha.checkpoints.model import CheckpointPointer
-from airflow_provider_ha.coordination.coordinator import Node, ReadResponse, Reads, Steps, follow_all
+from airflow_provider_ha.coordination.coordinator import Node, Reads, Steps, follow_all
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import CHECKPOINT_DIGITS, JobPaths
 from airflow_provider_ha.errors import RecordCorruptError
-from airflow_provider_ha.fleet.fleet_overview import loop_steps
-from airflow_provider_ha.fleet.notify.health_rules import (
-    HealthLimits,
-    JobHealth,
-    ended_by_a_stall,
-    judge_health,
-    stalls_again,
-)
+from airflow_provider_ha.fleet.fleet_overview import listed_steps
+from airflow_provider_ha.fleet.notify.health_rules import HealthLimits, JobHealth, judge_health, stalls_again
 from airflow_provider_ha.fleet.notify.notices import Condition, Watched
-from airflow_provider_ha.jobs.job_graph import GraphPointer
-from airflow_provider_ha.jobs.model import Run, RunResult, StartPoint, Status
-from airflow_provider_ha.jobs.recovery.losses import LastFailure
+from airflow_provider_ha.jobs.model import Run, RunResult, StartPoint
+from airflow_provider_ha.jobs.observe import in_one_session
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
-from airflow_provider_ha.jobs.runs.watchers import readable_leader
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillStore
 from airflow_provider_ha.records import Record
 
@@ -229,111 +221,42 @@ class HealthView:
         self._read_at, self._drilled, self._found, self._looked = time.monotonic(), drilled, found, now
 
 
-@dataclass(frozen=True, slots=True)
-class _JobReading:
-    """Facts about a job from two round trips.
-
-    :param ends: Ends of its newest driver and of the driver before; ``None`` for a live driver or an unknown end.
-    :param ended: Attempt of the newest ended driver; 0 for none.
-    :param attempt: Newest attempt of its run; 0 for none.
-    :param again: Whether the run before it has failed.
-    """
-
-    paths: JobPaths
-    health: JobHealth
-    ends: tuple[SubmissionExit | None, SubmissionExit | None] = (None, None)
-    ended: int = 0
-    attempt: int = 0
-    again: bool = False
-
-    def loop(self, now: datetime) -> Steps[LastFailure | None]:
-        """Read whether the newest attempts of the run have failed in a row."""
-        if not self.health.is_live or (self.attempt < _RECOVERED and not self.again):
-            return None
-        leader = readable_leader((yield Reads((self.paths.leader,))).nodes[self.paths.leader])
-        since = leader.since if leader is not None and leader.run == self.health.run else None
-        lost = self.ended == self.attempt
-        return (yield from loop_steps(self.paths, self.health.run, self.attempt, now, led_since=since, lost=lost))
-
-    def missing(self, since: datetime) -> Iterator[str]:
-        """Yield the further nodes to read for the few jobs with an event; *since* selects new runs."""
-        health = self.health
-        if health.run > 1 and health.made_at is not None and health.made_at >= since:
-            yield self.paths.run_result(health.run - 1)
-        if not health.is_live:
-            return
-        if ended_by_a_stall(self.ends[0]) and self.ends[1] is None and self.ended > 1:
-            yield self.paths.submission_exit(health.run, self.ended - 1)
-
-    def judged(self, read: Mapping[str, Node | None]) -> JobHealth:
-        """Return the health of the job, with the further nodes in *read*."""
-        health, (newest, before) = self.health, self.ends
-        previous = read.get(self.paths.run_result(health.run - 1)) if health.run > 1 else None
-        if before is None and self.ended > 1:
-            before = _readable(read.get(self.paths.submission_exit(health.run, self.ended - 1)), SubmissionExit)
-        return replace(health, previous=_readable(previous, RunResult), stalls_again=stalls_again(newest, before))
-
-
 def _of_jobs(client: HaClient, jobs: Sequence[str], since: datetime) -> Iterator[tuple[str, JobHealth]]:
-    """Yield the health of the jobs from their records; runs after *since* are new."""
-    known = list(_known(client, jobs))
-    missing = tuple(path for each in known for path in each.missing(since))
-    third = client.coordinator.read(Reads(missing)).nodes if missing else {}
-    loops = follow_all(client.coordinator, [each.loop(client.clock.now()) for each in known])
-    for each, loop in zip(known, loops, strict=True):
-        yield each.health.job_id, replace(each.judged(third), loops=loop)
+    """Yield the facts about each job; runs created after *since* are new."""
+    paths, now = [client.paths.job(job_id) for job_id in jobs], client.clock.now()
+    found = in_one_session(
+        client.coordinator,
+        f"{len(jobs)} jobs",
+        lambda: follow_all(client.coordinator, [health_steps(each, now, since) for each in paths]),
+    )
+    yield from zip(jobs, found, strict=True)
 
 
-def _known(client: HaClient, jobs: Sequence[str]) -> Iterator[_JobReading]:
-    paths = [client.paths.job(job_id) for job_id in jobs]
-    lists = tuple(path for job in paths for path in (job.runs, job.checkpoints))
-    first = client.coordinator.read(Reads(tuple(path for job in paths for path in (job.status, job.job_graph)), lists))
-    newest = {job.job_id: _newest(job, first) for job in paths}
-    wanted = [path for job in paths for path in _wanted(job, *newest[job.job_id])]
-    second = client.coordinator.read(Reads(tuple(wanted))).nodes
-    for job in paths:
-        run, checkpoint, attempt = newest[job.job_id]
-        made = _readable(second[job.run(run)], Run) if run else None
-        status = _readable(first.nodes[job.status], Status)
-        health = JobHealth(
-            job_id=job.job_id,
-            run=run,
-            made_at=made.created_at if made is not None else None,
-            start=made.start if made is not None else StartPoint(),
-            result=_readable(second[job.run_result(run)], RunResult) if run else None,
-            status=status if status is not None and status.run == run else None,
-            checkpoint=_readable(second[job.checkpoint(checkpoint)], CheckpointPointer) if checkpoint else None,
-        )
-        again = made is not None and made.failures is not None
-        if attempt < _RECOVERED:
-            yield _JobReading(job, health, attempt=attempt, again=again)
-            continue
-        last, before = (_readable(second[path], SubmissionExit) for path in _ends(job, run, attempt))
-        ends, ended = ((last, before), attempt) if last else ((before, None), attempt - 1)
-        yield _JobReading(job, health, ends, ended, attempt, again)
-
-
-def _newest(job: JobPaths, seen: ReadResponse) -> tuple[int, int, int]:
-    """Return the numbers of the newest run, of the newest checkpoint, and of that run's attempt; 0 for none."""
-    runs = node_numbers(seen.lists[job.runs], parent=job.runs)
-    checkpoints = node_numbers(seen.lists[job.checkpoints], parent=job.checkpoints, digits=CHECKPOINT_DIGITS)
-    run, pointer = (runs[-1] if runs else 0), _readable(seen.nodes[job.job_graph], GraphPointer)
-    attempt = pointer.attempt if pointer is not None and pointer.run == run else 0
-    return run, (checkpoints[-1] if checkpoints else 0), attempt
-
-
-def _wanted(job: JobPaths, run: int, checkpoint: int, attempt: int) -> Iterator[str]:
-    if run:
-        yield job.run(run)
-        yield job.run_result(run)
-    if checkpoint:
-        yield job.checkpoint(checkpoint)
-    if attempt >= _RECOVERED:
-        yield from _ends(job, run, attempt)
-
-
-def _ends(job: JobPaths, run: int, attempt: int) -> tuple[str, str]:
-    return job.submission_exit(run, attempt), job.submission_exit(run, attempt - 1)
+def health_steps(paths: JobPaths, now: datetime, since: datetime) -> Steps[JobHealth]:
+    """Read a job as a list does, then its newest run, the ends of its newest drivers, and its newest checkpoint."""
+    job = yield from listed_steps(paths, now)
+    if job.newest is None:
+        return JobHealth(job=job)
+    number, attempt = job.newest.number, job.newest.attempt
+    newest = range(attempt, max(attempt - 3, 0), -1) if attempt >= _RECOVERED else ()
+    ends = tuple(paths.submission_exit(number, each) for each in newest)
+    seen = yield Reads((paths.run(number), *ends), (paths.checkpoints,))
+    made = _readable(seen.nodes[paths.run(number)], Run)
+    kept = node_numbers(seen.lists[paths.checkpoints], parent=paths.checkpoints, digits=CHECKPOINT_DIGITS)
+    is_new = number > 1 and made is not None and made.created_at >= since
+    checkpoint, previous = paths.checkpoint(max(kept, default=0)), paths.run_result(number - 1)
+    wanted = (*((checkpoint,) if kept else ()), *((previous,) if is_new else ()))
+    last = (yield Reads(wanted)).nodes if wanted else {}
+    exits = [_readable(seen.nodes[path], SubmissionExit) for path in ends]
+    ended = exits[1:] if exits and exits[0] is None else exits  # the newest driver may be running
+    return JobHealth(
+        job=job,
+        made_at=made.created_at if made is not None else None,
+        start=made.start if made is not None else StartPoint(),
+        previous=_readable(last.get(previous), RunResult),
+        checkpoint=_readable(last.get(checkpoint), CheckpointPointer),
+        stalls_again=stalls_again(*ended[:2]) if len(ended) > 1 else None,
+    )
 
 
 def _readable(node: Node | None, kind: type[RecordT]) -> RecordT | None:

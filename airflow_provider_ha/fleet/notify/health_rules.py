@@ -31,10 +31,11 @@ from airflow_provider_ha.fleet.notify.notices import (
     Event,
     Watched,
 )
+from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.model import JobState, RunResult, StartKind, StartPoint, Status
-from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.submissions import STALLED as STALLED_CLASS
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
 
 
@@ -53,31 +54,6 @@ def stalls_again(newest: SubmissionExit | None, before: SubmissionExit | None) -
         return None
     (query, batches), earlier = _where(newest), _where(before)
     return newest if batches is not None and (query, batches) == earlier else None
-
-
-def judge_stall(
-    run: int, status: Status | None, checkpoint: CheckpointPointer | None, again: SubmissionExit | None, grace: float
-) -> Condition:
-    """Return a condition, without a kind if the job is not stalled.
-
-    :param run: Its live run.
-    :param status: Last status that a leader of the run has written.
-    :param again: Result of :func:`stalls_again` for its ended drivers.
-    :param grace: Seconds that the leader has to report it.
-    """
-    facts: Event = {
-        "run": run,
-        "epoch": status.epoch if status is not None else 0,
-        "checkpoint": checkpoint.number if checkpoint is not None else None,
-    }
-    if again is not None and again.failure is not None and not _commits(status, again):
-        why = f"two drivers in a row ended themselves at the same batch; the last time: {again.failure.message}"
-        return Condition(kind=STALLED, key=(run, "again"), facts={**facts, "reason": why}, recorded=True)
-    if status is None or not status.is_stalled:
-        return Condition()
-    # The driver writes the sentence once for each stall, so another sentence is another stall.
-    key = (run, status.epoch, status.stalled)
-    return Condition(kind=STALLED, key=key, lasting=grace, facts={**facts, "reason": status.stalled})
 
 
 def _where(end: SubmissionExit | None) -> tuple[str | None, dict[str, int] | None]:
@@ -122,37 +98,38 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHealth:
-    """Facts about a job from its records.
+    """A job as a list reads it, with the facts about its checkpoints and drivers that a status does not have.
 
-    :param run: Number of its newest run; 0 for none.
-    :param job_id: The job.
-    :param made_at: Time of the run's creation.
-    :param start: Start of the run.
-    :param result: Result of the run.
+    :param made_at: Time of the newest run's creation.
+    :param start: Start of the newest run.
     :param previous: Result of the run before, if the newest run was created since the last read.
-    :param status: Last status that a leader of the run has written.
     :param checkpoint: The job's newest checkpoint, of any run.
     :param stalls_again: End of the newest ended driver, if it and the driver before were stalled at the same batch.
-    :param loops: The last failure of a run whose newest attempts have failed in a row.
     :param drill: Its newest drill.
     """
 
-    job_id: str = ""
-    run: int = 0
+    job: JobStatus[RunDepth]
     made_at: datetime | None = None
     start: StartPoint = field(default_factory=StartPoint)
-    result: RunResult | None = None
     previous: RunResult | None = None
-    status: Status | None = None
     checkpoint: CheckpointPointer | None = None
     stalls_again: SubmissionExit | None = None
-    loops: LastFailure | None = None
     drill: Drill | None = None
 
     @property
+    def run(self) -> int:
+        """Number of the newest run; 0 without a run."""
+        return self.job.newest.number if self.job.newest is not None else 0
+
+    @property
     def is_live(self) -> bool:
-        """Whether its newest run has no result."""
-        return self.run > 0 and self.result is None
+        """Whether the newest run has no result."""
+        return self.run > 0 and not self.job.is_over
+
+    @property
+    def status(self) -> Status | None:
+        """Last status that a leader of the newest run has written."""
+        return self.job.status if self.job.status is not None and self.job.status.run == self.run else None
 
     @property
     def own(self) -> CheckpointPointer | None:
@@ -164,18 +141,18 @@ class JobHealth:
         """Whether the newest run continues from the newest checkpoint, with the same batch numbers."""
         start, newest = self.start, self.checkpoint
         named = (start.kind, start.source_job, start.source_id)
-        return newest is not None and named == (StartKind.CHECKPOINT, self.job_id, str(newest.number))
+        return newest is not None and named == (StartKind.CHECKPOINT, self.job.job_id, str(newest.number))
 
 
 def judge_health(health: JobHealth, bounds: HealthLimits, now: datetime) -> dict[str, Condition]:
     """Return the conditions by kind of event about health and drills; without a kind for a healthy job."""
-    found = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}
+    found, decision = {kind: Condition() for kind in (*HEALTH_KINDS, *DRILL_KINDS)}, decide(health.job, None, now)
     if health.is_live:
-        stall = judge_stall(health.run, health.status, health.own, health.stalls_again, bounds.stall_grace)
-        recorded = (*_loop(health), *_loss(health, now))
-        wrong = (stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        recorded = (*_loop(health, decision), *_loss(health, now))
+        stall = _stall(health, decision, bounds.stall_grace)
+        wrong = (*stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
     else:
-        wrong = tuple(_failed(health.run, health.result, now))
+        wrong = tuple(_failed(health.run, health.job.newest.result if health.job.newest else None, now))
     # Before the newest run, whose own failure counts more.
     before = tuple(_failed(health.run - 1, health.previous, now, f"run {health.run} was submitted after it"))
     return found | {each.kind: each for each in (*before, *wrong) if each.kind}
@@ -212,9 +189,26 @@ def _failed(run: int, result: RunResult | None, now: datetime, since: str = "") 
     yield Condition(kind=kind, key=(run,), facts=facts)
 
 
-def _loop(health: JobHealth) -> Iterator[Condition]:
-    last = health.loops
-    if last is not None:
+def _stall(health: JobHealth, decision: JobCondition, grace: float) -> Iterator[Condition]:
+    """Yield the condition of a stalled job; its leader has *grace* seconds to end itself."""
+    status, again = health.status, health.stalls_again
+    facts: Event = {
+        "run": health.run,
+        "epoch": status.epoch if status is not None else 0,
+        "checkpoint": health.own.number if health.own is not None else None,
+    }
+    if again is not None and again.failure is not None and not _commits(status, again):
+        why = f"two drivers in a row ended themselves at the same batch; the last time: {again.failure.message}"
+        yield Condition(kind=STALLED, key=(health.run, "again"), facts={**facts, "reason": why}, recorded=True)
+    elif status is not None and decision.state == JobState.STALLED:
+        # The driver writes the sentence once for each stall, so another sentence is another stall.
+        key = (health.run, status.epoch, status.stalled)
+        yield Condition(kind=STALLED, key=key, lasting=grace, facts={**facts, "reason": status.stalled})
+
+
+def _loop(health: JobHealth, decision: JobCondition) -> Iterator[Condition]:
+    last = decision.last
+    if last is not None and last.loops:
         # One condition for the whole loop: it is reported once, also when attempts fail differently.
         run = last.run if last.run is not None else health.run
         facts: Event = {"run": run, "attempt": last.attempt, "reason": last.sentence}

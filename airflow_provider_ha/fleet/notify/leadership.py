@@ -42,9 +42,8 @@ from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import LeaderInfo
 from airflow_provider_ha.jobs.observe import survey
-from airflow_provider_ha.jobs.recovery.losses import how_it_ended
 from airflow_provider_ha.jobs.runs.run_store import decode
-from airflow_provider_ha.jobs.runs.submissions import SubmissionExit, SubmissionStarted
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit, SubmissionStarted, how_it_ended
 from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.jobs.status import JobStatus, StandingDepth
 

@@ -7,6 +7,7 @@ run's progress (``jobs.recovery.restart_policy``).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import ClassVar
@@ -238,3 +239,63 @@ class SubmissionExit(Record):
         """``True`` if the end is an attempt: not after an outage, or a failure of its working directory or its host."""
         lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
         return not self.met_outage and not lost_directory and not self.unfit
+
+
+LOOPS_FROM = 2  # failures in a row: the first one may be resolved when the next attempt runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFailure:
+    """The end of a job's newest lost attempt.
+
+    :param run: Number of its run if that is an earlier one (the newest run has lost no attempt); else ``None``.
+    :param attempt: Its number.
+    :param at: Time at which all its processes were dead; ``None`` without proof.
+    :param reason: As its supervisor wrote it.
+    :param failure: As the driver reported it; ``None`` for a killed driver.
+    :param times: Number of times that this error has occurred at this place; 0 for an end without an error.
+    :param since: When it came first.
+    :param in_a_row: Number of newest attempts that have failed, this one included, over all runs that failed; 0 once a
+        driver has led for long enough since, or the run is over without a failure.
+    :param log: Location of the driver's log.
+    """
+
+    run: int | None = None
+    attempt: int
+    at: datetime | None
+    reason: str
+    failure: Failure | None
+    times: int
+    since: datetime | None
+    in_a_row: int
+    log: str
+
+    @property
+    def loops(self) -> bool:
+        """Whether a person should check the job for this, in each state between two attempts."""
+        return self.in_a_row >= LOOPS_FROM
+
+    @property
+    def message(self) -> str:
+        """Return in one line what failed, and where."""
+        return _in_one_line(self.failure, self.reason)
+
+    @property
+    def sentence(self) -> str:
+        """Return the message with the attempt, and how often it has come."""
+        often = f", {self.times} times since {self.since:%Y-%m-%d %H:%M:%S} UTC" if self.times > 1 else ""
+        row = f"; {self.in_a_row} attempts in a row have failed" if self.loops else ""
+        which = f"run {self.run}, " if self.run is not None else ""
+        return f"{which}attempt {self.attempt}: {self.message}{often}{row}"
+
+
+def how_it_ended(left: SubmissionExit) -> str:
+    """Return in one line how an attempt ended: the failure, and its place."""
+    return _in_one_line(left.failure, left.reason)
+
+
+def _in_one_line(failure: Failure | None, reason: str) -> str:
+    if failure is None:
+        return reason.partition("\n")[0]
+    where = f" in {failure.position}" if failure.batches is not None else ""
+    return f"{failure.kind.value} {failure.error}{where}"

@@ -19,8 +19,10 @@ from airflow_provider_ha.jobs.model import (
     StartPoint,
 )
 from airflow_provider_ha.jobs.runs.submissions import Failure, SubmissionExit
+from airflow_provider_ha.jobs.status import NewestRun
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
-from tests.support.judged_health import BOUNDS, HANGS, LIVE, a_checkpoint, a_status, ago, wrong
+from tests.support.clusters.jobs_helpers import a_leader
+from tests.support.judged_health import BOUNDS, HANGS, JOB, LIVE, a_checkpoint, a_status, ago, with_job, wrong
 
 
 def a_drill(**changed: Any) -> Drill:
@@ -42,11 +44,18 @@ def a_drill(**changed: Any) -> Drill:
     return Drill(**fields | changed)
 
 
+def a_failure(seconds: float = 60.0, *, exhausted: bool = True) -> RunResult:
+    return RunResult(state=JobState.FAILED, epoch=3, reason="lost 4 times", budget_exhausted=exhausted, at=ago(seconds))
+
+
+def ended(result: RunResult, run: int = 2, **changed: Any) -> JobHealth:
+    """Return the health of a job whose newest run has a result."""
+    facts = NewestRun(number=run, attempt=1, result=result)
+    return replace(with_job(LIVE, facts=facts), **changed)
+
+
 def failed(seconds: float = 60.0, *, exhausted: bool = True) -> JobHealth:
-    result = RunResult(
-        state=JobState.FAILED, epoch=3, reason="lost 4 times", budget_exhausted=exhausted, at=ago(seconds)
-    )
-    return replace(LIVE, result=result)
+    return ended(a_failure(seconds, exhausted=exhausted))
 
 
 def test_nothing_is_wrong_with_a_job_that_runs_and_takes_checkpoints() -> None:
@@ -71,7 +80,8 @@ def test_a_run_that_failed_long_ago_is_not_told(exhausted: bool) -> None:
 
 @pytest.mark.parametrize(("exhausted", "kind"), [(True, "restart_budget_exhausted"), (False, "run_failed")])
 def test_a_run_that_failed_is_told_also_when_the_next_one_is_live_already(exhausted: bool, kind: str) -> None:
-    again = replace(LIVE, run=3, made_at=ago(30), previous=failed(exhausted=exhausted).result)
+    again = replace(LIVE, made_at=ago(30), previous=a_failure(exhausted=exhausted))
+    again = with_job(again, facts=NewestRun(number=3, attempt=1), leader=a_leader(4, run=3))
 
     found = wrong(again)
 
@@ -82,28 +92,26 @@ def test_a_run_that_failed_is_told_also_when_the_next_one_is_live_already(exhaus
 
 
 def test_a_run_that_failed_is_told_also_when_the_next_one_is_over_already() -> None:
-    ended = RunResult(state=JobState.FINISHED, epoch=3, reason="stopped", at=ago(10))
+    stopped = RunResult(state=JobState.FINISHED, epoch=3, reason="stopped", at=ago(10))
 
-    found = wrong(replace(LIVE, run=3, made_at=ago(30), result=ended, previous=failed(exhausted=False).result))
+    found = wrong(ended(stopped, 3, made_at=ago(30), previous=a_failure(exhausted=False)))
 
     assert (found["run_failed"].facts or {})["run"] == 2
 
 
 def test_of_two_runs_that_failed_the_newest_is_told() -> None:
-    found = wrong(replace(failed(exhausted=False), run=3, made_at=ago(30), previous=failed(exhausted=False).result))
+    found = wrong(ended(a_failure(exhausted=False), 3, made_at=ago(30), previous=a_failure(exhausted=False)))
 
     assert (found["run_failed"].facts or {})["run"] == 3
 
 
 @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.CANCELED])
 def test_a_run_that_was_ended_on_purpose_is_not_told(state: JobState) -> None:
-    ended = RunResult(state=state, epoch=3, reason="stopped", at=ago(60))
-
-    assert wrong(replace(LIVE, result=ended)) == {}
+    assert wrong(ended(RunResult(state=state, epoch=3, reason="stopped", at=ago(60)))) == {}
 
 
 def test_checkpoints_that_fail_have_to_fail_for_a_while() -> None:
-    found = wrong(replace(LIVE, status=a_status(message="no checkpoint: the disk is full")))
+    found = wrong(with_job(LIVE, status=a_status(message="no checkpoint: the disk is full")))
 
     assert set(found) == {"checkpoint_failing"}
     assert found["checkpoint_failing"].lasting == 60.0
@@ -111,7 +119,7 @@ def test_checkpoints_that_fail_have_to_fail_for_a_while() -> None:
 
 
 def test_a_checkpoint_is_too_old_when_there_are_batches_that_it_does_not_hold() -> None:
-    behind = replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=700.0))
+    behind = replace(with_job(LIVE, status=a_status(6)), checkpoint=a_checkpoint(5, seconds=700.0))
 
     assert set(wrong(behind)) == {"checkpoint_old"}
     assert (wrong(behind)["checkpoint_old"].facts or {})["age"] == 700.0
@@ -119,8 +127,8 @@ def test_a_checkpoint_is_too_old_when_there_are_batches_that_it_does_not_hold() 
 
 
 def test_a_leader_is_given_time_to_take_a_checkpoint_before_the_one_of_its_predecessor_is_old() -> None:
-    behind = replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=7000.0))
-    after = replace(behind, status=a_status(6).model_copy(update={"epoch": 4}))
+    behind = replace(with_job(LIVE, status=a_status(6)), checkpoint=a_checkpoint(5, seconds=7000.0))
+    after = with_job(behind, status=a_status(6).model_copy(update={"epoch": 4}))
 
     assert wrong(behind)["checkpoint_old"].lasting == 60.0
     assert wrong(behind)["checkpoint_old"].key != wrong(after)["checkpoint_old"].key
@@ -140,11 +148,9 @@ def following(start: StartPoint, committed: int, *, seconds: float = 700.0, work
     status = a_status(committed)
     query = status.queries["counts"].model_copy(update={"committed_at": ago(5) if works else None})
     return JobHealth(
-        job_id="flights",
-        run=2,
+        job=replace(JOB, status=status.model_copy(update={"queries": {"counts": query}})),
         made_at=ago(seconds),
         start=start,
-        status=status.model_copy(update={"queries": {"counts": query}}),
         checkpoint=a_checkpoint(500, seconds=90_000.0).model_copy(update={"run": 1}),
     )
 
@@ -184,8 +190,7 @@ def test_a_run_without_any_checkpoint_is_as_old_as_it_is() -> None:
 
 def test_a_run_that_is_over_needs_no_checkpoint_and_no_drill() -> None:
     over = replace(
-        failed(exhausted=False),
-        status=a_status(9, "no checkpoint: gone"),
+        with_job(failed(exhausted=False), status=a_status(9, "no checkpoint: gone")),
         checkpoint=a_checkpoint(1, seconds=9000.0),
         drill=a_drill(verdict=DrillVerdict.FAILED),
     )
@@ -194,7 +199,7 @@ def test_a_run_that_is_over_needs_no_checkpoint_and_no_drill() -> None:
 
 
 def stalled(state: JobState = JobState.RUNNING, reason: str = HANGS) -> JobHealth:
-    return replace(LIVE, status=a_status().model_copy(update={"stalled": reason, "state": state}))
+    return with_job(LIVE, status=a_status().model_copy(update={"stalled": reason, "state": state}))
 
 
 def test_a_job_that_hangs_is_told_with_its_query_when_it_has_hung_for_a_while() -> None:
@@ -248,8 +253,8 @@ def test_what_a_leader_says_of_a_stall_counts_while_it_leads(leader: Condition, 
 @pytest.mark.parametrize(
     "health",
     [
-        replace(LIVE, status=a_status(message="no checkpoint: the disk is full")),
-        replace(LIVE, status=a_status(6), checkpoint=a_checkpoint(5, seconds=700.0)),
+        with_job(LIVE, status=a_status(message="no checkpoint: the disk is full")),
+        replace(with_job(LIVE, status=a_status(6)), checkpoint=a_checkpoint(5, seconds=700.0)),
     ],
     ids=["checkpoint_failing", "checkpoint_old"],
 )
@@ -282,7 +287,7 @@ def test_a_drill_is_measured_by_the_bounds_that_are_set(verdict: DrillVerdict) -
 
 def lossy(count: int = 1, seconds: float = 60.0) -> JobHealth:
     loss = AcceptedLoss(queries={"counts": 6}, reason="batch 6 of counts", epoch=3, count=count, at=ago(seconds))
-    return replace(LIVE, status=a_status().model_copy(update={"loss": loss}))
+    return with_job(LIVE, status=a_status().model_copy(update={"loss": loss}))
 
 
 def test_a_run_that_goes_on_without_its_input_is_told_once_for_each_loss() -> None:
@@ -320,7 +325,7 @@ def again(
     status = a_status()
     shown = status.queries["counts"].model_copy(update={"committed_at": committed_at})
     status = status.model_copy(update={"epoch": epoch, "queries": {query: shown}, "stalled": stalled})
-    return replace(LIVE, status=status, stalls_again=an_end())
+    return replace(with_job(LIVE, status=status), stalls_again=an_end())
 
 
 @pytest.mark.parametrize(
@@ -388,7 +393,7 @@ def test_a_stall_that_a_restart_has_not_ended_stays_one_over_each_further_restar
         (again(committed_at=ago(10)), False),
         (again(committed_at=ago(70)), True),
         (again(committed_at=ago(10), query="another"), True),
-        (replace(again(), status=None), True),
+        (with_job(again(), status=None), True),
     ],
     ids=["commits", "committed before", "another query commits", "no status"],
 )

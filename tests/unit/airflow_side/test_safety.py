@@ -19,9 +19,8 @@ from airflow_provider_ha.api.documents.verdict import LastVerificationView
 from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
-from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.runs.submissions import Failure, LastFailure
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.verification.verification_records import DrillVerdict

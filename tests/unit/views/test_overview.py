@@ -23,12 +23,17 @@ from airflow_provider_ha.fleet.fleet_overview import JobDetail, restart_steps
 from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.model import JobState, QueryStatus
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, SubmissionExit
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind, LastFailure, SubmissionExit
 from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_result, a_run, a_start, a_status, a_submission
 
 
 FLIGHTS = ClusterPaths("root", "default").job("flights")
+
+
+LOOP = LastFailure(
+    attempt=1, at=NOON, reason="killed", failure=None, times=0, since=None, in_a_row=2, log="/driver.log"
+)
 
 
 def listed(state: JobState, job_id: str = "flights", *, loops: bool = False) -> JobStatus[RunDepth]:
@@ -44,7 +49,7 @@ def listed(state: JobState, job_id: str = "flights", *, loops: bool = False) -> 
         facts=facts,
         leader=None if queued else a_leader(),
         status=None if queued else written.model_copy(update={"stalled": hangs}),
-        loops=loops,
+        loop=LOOP if loops else None,
     )
 
 

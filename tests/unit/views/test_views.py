@@ -44,9 +44,8 @@ from airflow_provider_ha.fleet.znode_tree import TreeNode
 from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
-from airflow_provider_ha.jobs.recovery.losses import LastFailure
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle, SubmissionStarted
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, LastFailure, SubmissionStarted
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
