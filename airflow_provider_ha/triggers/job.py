@@ -20,13 +20,13 @@ from airflow_provider_ha.api.documents import events
 from airflow_provider_ha.api.documents.events import WaitFailedEvent
 from airflow_provider_ha.coordination.coordinator import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import UnknownJobError
+from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
 from airflow_provider_ha.fleet.notify.session import Nodes
 from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView
 from airflow_provider_ha.jobs.runs.submissions import how_it_ended
-from airflow_provider_ha.jobs.runs.watchers import Announcement, KillPolicy, readable_leader
+from airflow_provider_ha.jobs.runs.watchers import Announcement, KillPolicy
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.triggers._base import Event, Outage, ReadNeed, SparkHaTrigger
 from airflow_provider_ha.triggers._kill import kill
@@ -277,7 +277,7 @@ def leads(snapshot: JobStatus) -> bool:
 
 def leader_of(node: Node | None) -> LeaderInfo | None:
     """Return the record of a leader; ``None`` without a leader, an epoch, or a readable record."""
-    leader = readable_leader(node)
+    leader = _readable_leader(node)
     return leader if leader is not None and leader.epoch > 0 else None
 
 
@@ -329,3 +329,16 @@ def hopeless_event(snapshot: JobStatus, *, ended_run: int) -> Event | None:
         return None
     reason = f"run {view.run.number} of job {snapshot.job_id!r} ended {view.result.state.value}: {view.result.reason}"
     return WaitFailedEvent(run=view.run.number, state=view.result.state, reason=reason).to_json()
+
+
+def _readable_leader(node: Node | None) -> LeaderInfo | None:
+    """Return a leader's record; ``None`` if the node is missing or unreadable.
+
+    An unreadable node is no error here: its owner leads anyway, and reading the whole job reports it.
+    """
+    if node is None:
+        return None
+    try:
+        return LeaderInfo.from_bytes(node.data, source=node.path)
+    except RecordCorruptError:
+        return None

@@ -17,6 +17,9 @@ from airflow_provider_ha.jobs.runs.submissions import STALLED, EarlierFailures, 
 from airflow_provider_ha.jobs.status import JobStatus, RunDepth
 
 
+_ENDED = (JobState.LOST, JobState.FAILED)
+
+
 class RestartReason(str, Enum):
     """Why a driver had to be started again."""
 
@@ -104,7 +107,7 @@ def last_failure(snapshot: JobStatus[RunDepth], options: HaOptions, *, now: date
         run.submissions,
         options,
         now,
-        lost=not over and run.newest is not None and _ended(snapshot, run.newest),
+        lost=not over and run.newest is not None and (run.newest.exit is not None or snapshot.state in _ENDED),
         led_since=leader.since if leader is not None and leader.run == run.run.number else None,
         before=run.run.failures if not over else None,
     )
@@ -180,10 +183,6 @@ def failures_before(run: RunView | None) -> EarlierFailures | None:
 def attempts_of(run: RunView | None) -> int:
     """Return how often a run was submitted."""
     return run.newest.submission.attempt if run is not None and run.newest is not None else 0
-
-
-def _ended(snapshot: JobStatus[RunDepth], newest: SubmissionView) -> bool:
-    return newest.exit is not None or snapshot.state in (JobState.LOST, JobState.FAILED)
 
 
 def _log(view: SubmissionView) -> str:

@@ -205,8 +205,7 @@ def recover(
     """
     waited: set[int] = set()
     while True:
-        snapshot = _snapshot(job)
-        run = _run(snapshot)
+        snapshot, run = _newest_run(job)
         refuse_other_run("recovery", job.job_id, seen=run_number, newest=run.run.number)
         condition = _decide(job, snapshot, run, overdue=overdue, decided=accept_loss)
         decision = condition.restart
@@ -237,12 +236,15 @@ def recover(
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
 
 
-def _snapshot(job: JobContext) -> JobStatus:
+def _newest_run(job: JobContext) -> tuple[JobStatus, RunView]:
     try:
-        return job.snapshot()
+        snapshot = job.snapshot()
     except UnknownJobError:
         refuse_unknown(job)
         raise
+    if snapshot.run is None:
+        raise JobStateError(f"job {job.job_id!r} has no run to recover", next_step="Submit it (SparkHaSubmitOperator)")
+    return snapshot, snapshot.run
 
 
 def delay_left(job: JobContext, snapshot: JobStatus) -> float:
@@ -254,14 +256,6 @@ def delay_left(job: JobContext, snapshot: JobStatus) -> float:
         return 0.0
     decision = decide(snapshot, job.graph_of(snapshot.run.run).options, job.clock.now()).restart
     return decision.after if isinstance(decision, Resubmit) else 0.0
-
-
-def _run(snapshot: JobStatus) -> RunView:
-    if snapshot.run is None:
-        raise JobStateError(
-            f"job {snapshot.job_id!r} has no run to recover", next_step="Submit it (SparkHaSubmitOperator)"
-        )
-    return snapshot.run
 
 
 def _decide(job: JobContext, snapshot: JobStatus, run: RunView, *, overdue: bool, decided: bool) -> JobCondition:

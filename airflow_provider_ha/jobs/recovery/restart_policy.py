@@ -302,11 +302,6 @@ def _lived_long(view: SubmissionView, options: HaOptions, now: datetime) -> bool
     return view.started is not None and lived >= options.restart_reset_after
 
 
-def trailing_outages(submissions: tuple[SubmissionView, ...]) -> int:
-    """Return the number of consecutive newest submissions that an outage kept from running the script."""
-    return sum(1 for _ in takewhile(_kept_from_running, reversed(submissions)))
-
-
 def failures_in_a_row(
     submissions: tuple[SubmissionView, ...],
     options: HaOptions,
@@ -341,8 +336,8 @@ def failures_in_a_row(
 
 def outage_of(run: RunView) -> str:
     """Return for people the outage that the run is waiting out; empty without an outage."""
-    count = trailing_outages(run.submissions)
-    newest = run.newest
+    kept_from_running = takewhile(lambda view: view.exit is not None and view.exit.outage, reversed(run.submissions))
+    count, newest = sum(1 for _ in kept_from_running), run.newest
     if not count or newest is None or newest.exit is None or run.result is not None:
         return ""
     since = run.submissions[-count].submission.created_at
@@ -353,10 +348,6 @@ def decision_of(run: RunView) -> str:
     """Return for people the decision that the run needs to continue, and how to make it; empty if it needs none."""
     newest = run.newest
     return newest.exit.decision if newest is not None and newest.exit is not None and run.result is None else ""
-
-
-def _kept_from_running(view: SubmissionView) -> bool:
-    return view.exit is not None and view.exit.outage
 
 
 def _is_spared(view: SubmissionView) -> bool:

@@ -219,7 +219,9 @@ def conclude(
 
     def admit() -> None:
         if job.runs.result(number) is not None:
-            raise _over(job, number)
+            raise JobStateError(
+                f"run {number} of job {job.job_id!r} has a result already", next_step="Nothing needs to be done"
+            )
 
     with take_lock(job, number, admit=admit) as leadership:
         result = RunResult(
@@ -309,12 +311,6 @@ def _concludable(snapshot: JobStatus) -> int:
             f"`spark-ha job cancel {snapshot.job_id}` (SparkHaCancelOperator)",
         )
     return run.run.number
-
-
-def _over(job: JobRecords, number: int) -> JobStateError:
-    return JobStateError(
-        f"run {number} of job {job.job_id!r} has a result already", next_step="Nothing needs to be done"
-    )
 
 
 def _ops(job: JobRecords, number: int, result: RunResult) -> list[Op]:

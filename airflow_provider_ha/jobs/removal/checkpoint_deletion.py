@@ -90,7 +90,17 @@ def dispose(
             pass  # a driver has started by then: it gets the request
         else:
             return
-    _await_answer(job, _open_request(job, arguments) or _request(job, arguments, requested_by), what)
+    # A new id: the driver would repeat its answer to an earlier request with the same id.
+    asked = _open_request(job, arguments) or operations.request(
+        job.coordinator,
+        job.paths,
+        OperationKind.DISPOSE,
+        operation_id=f"dispose-{new_id()[:12]}",
+        arguments=arguments,
+        requested_by=requested_by,
+        clock=job.clock,
+    )
+    _await_answer(job, asked, what)
 
 
 def _led(job: JobContext) -> tuple[bool, int]:
@@ -110,19 +120,6 @@ def _open_request(job: JobContext, arguments: dict[str, str]) -> Operation | Non
         if asked and not operation.state.final:
             return operation
     return None
-
-
-def _request(job: JobContext, arguments: dict[str, str], requested_by: str) -> Operation:
-    """Create a request with a new id: the driver would repeat its answer to an earlier request with the same id."""
-    return operations.request(
-        job.coordinator,
-        job.paths,
-        OperationKind.DISPOSE,
-        operation_id=f"dispose-{new_id()[:12]}",
-        arguments=arguments,
-        requested_by=requested_by,
-        clock=job.clock,
-    )
 
 
 def _await_answer(job: JobContext, operation: Operation, what: str) -> None:

@@ -215,7 +215,8 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
             starts=past.starts,
             by=by,
             at=job.clock.now(),
-            unproven=_unproven(job, life, last_run),
+            # a continued deletion finds them in its record
+            unproven=life.deleted.unproven if life.deleted else unproven_runs(job.coordinator, job.paths, last_run),
         )
         life = _make_gone(job, leadership, life, record)
         checkpoint_store(job).work_off(leadership)  # entries listed for deletion earlier
@@ -229,11 +230,6 @@ def delete_job(job: JobContext, *, keep_savepoints: bool, by: str) -> Deletion:
         leadership.commit(*life.ends(life.deleted.model_copy(update={"complete": True})))
     log.info("job %s is deleted by %s", job.job_id, by)
     return replace(planned, state=DeletionState.DELETED)
-
-
-def _unproven(job: JobContext, life: JobLife, last_run: int) -> tuple[Span, ...]:
-    """Return the runs without a proof of death; a continued deletion finds them in the deletion's record."""
-    return unproven_runs(job.coordinator, job.paths, last_run) if life.deleted is None else life.deleted.unproven
 
 
 def _past(job: JobContext, life: JobLife, last_run: int, *, keep_savepoints: bool) -> PastLife:

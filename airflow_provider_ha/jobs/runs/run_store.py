@@ -154,14 +154,11 @@ class RunStore:
 
         :param numbers: Runs to read; all when omitted.
         """
-        return self._results(self.numbers() if numbers is None else numbers)
+        return self._read_all(self.numbers() if numbers is None else numbers, self._paths.run_result, RunResult)
 
     def runs(self, numbers: Iterable[int]) -> dict[int, Run]:
         """Return runs by number, in the order of *numbers*; removed runs are left out."""
         return self._read_all(numbers, self._paths.run, Run)
-
-    def _results(self, numbers: Iterable[int]) -> dict[int, RunResult]:
-        return self._read_all(numbers, self._paths.run_result, RunResult)
 
     def _read_all(
         self, numbers: Iterable[int], path_of: Callable[[int], str], record: type[RecordT]
@@ -182,7 +179,7 @@ class RunStore:
         numbers = self.numbers()
         if not numbers:
             return None
-        results = self._results(numbers)
+        results = self.results(numbers)
         own = results.pop(numbers[-1], None)
         if own is not None and own.drained:
             return None
@@ -200,7 +197,7 @@ class RunStore:
 
     def result(self, number: int) -> RunResult | None:
         """Return the result of run *number*; ``None`` while it is live."""
-        return self._read(self._paths.run_result(number), RunResult)
+        return decode(self._coordinator.find(self._paths.run_result(number)), RunResult)
 
     def create_op(self, run: Run) -> Create:
         """Return the creation of a run.
@@ -240,9 +237,6 @@ class RunStore:
         return JobStateError(
             f"job {self._paths.job_id!r} has no run {number}", next_step=f"Choose from {_short(numbers)}"
         )
-
-    def _read(self, path: str, record: type[RecordT]) -> RecordT | None:
-        return decode(self._coordinator.find(path), record)
 
 
 def _short(numbers: Sequence[int]) -> str:

@@ -26,7 +26,7 @@ from enum import Enum
 from typing import ClassVar
 
 from airflow_provider_ha.clock import SystemClock, new_id
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Node, Op, SetData
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Op, SetData
 from airflow_provider_ha.coordination.node_names import is_plain
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.znode_records import create_once, read_record
@@ -38,7 +38,7 @@ from airflow_provider_ha.errors import (
     RecordCorruptError,
     VersionConflictError,
 )
-from airflow_provider_ha.jobs.model import JobState, LeaderInfo
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRunStore, removed
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import safe_segment
@@ -207,19 +207,6 @@ def _leader(coordinator: Coordinator, paths: JobPaths) -> tuple[str, ...]:
     except RecordCorruptError:
         return ("a cluster leader whose node cannot be read",)
     return () if leader is None else (f"cluster leader {leader.address} ({leader.host}, pid {leader.pid})",)
-
-
-def readable_leader(node: Node | None) -> LeaderInfo | None:
-    """Return a leader's record; ``None`` if the node is missing or unreadable.
-
-    An unreadable node is no error here: its owner leads anyway, and reading the whole job reports it.
-    """
-    if node is None:
-        return None
-    try:
-        return LeaderInfo.from_bytes(node.data, source=node.path)
-    except RecordCorruptError:
-        return None
 
 
 FOLLOWED = "-run"  # suffix of a claim's name: the node that records the followed run

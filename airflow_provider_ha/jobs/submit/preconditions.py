@@ -223,7 +223,7 @@ def same_start(start_from: str | Mapping[str, str], start: StartPoint, job_id: s
     if start_from == FRESH:
         return start.kind is StartKind.FRESH
     if directories := named_directories(start_from):
-        places = {f"{query}={_resolved(text)}" for query, text in directories.items()}
+        places = {f"{query}={Path(split(text).path).resolve()}" for query, text in directories.items()}
         return start.kind is StartKind.PATH and set((start.source_id or "").split(", ")) == places
     return start.source_job == job_id and f"{start.kind.value}-{start.source_id}" == start_from
 
@@ -235,10 +235,6 @@ def _differences(job: JobContext, request: JobSpec, lost: LostRun) -> Sequence[s
     except (ObjectMissingError, RecordCorruptError) as error:
         other = [f"unknown fields, because its graph cannot be read ({error.message})"]
     return other if same_start(request.start_from, lost.run.start, job.job_id) else [*other, "start_from"]
-
-
-def _resolved(text: str) -> Path:
-    return Path(split(text).path).resolve()
 
 
 def _lost(job: JobContext, lost: LostRun) -> str:
