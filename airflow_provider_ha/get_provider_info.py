@@ -50,7 +50,7 @@ def get_provider_info() -> dict[str, Any]:
             "recover_jobs",
         ),
         "sensors": _modules("sensors", "leader", "job_status", "checkpoint"),
-        "triggers": _modules("triggers", "job", "operation", "leader", "job_status", "checkpoint", "cluster"),
+        "triggers": _modules("triggers", "job", "operation", "live_fact", "cluster"),
         "connection-types": [
             {
                 "connection-type": "spark_ha",

@@ -10,7 +10,7 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.operators._base import airflow_errors
 from airflow_provider_ha.operators._parameters import check_given
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
-from airflow_provider_ha.triggers.job_status import SparkHaJobStatusTrigger
+from airflow_provider_ha.triggers.live_fact import SparkHaJobStatusTrigger
 
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.operators._parameters import check_given, whole_number
 from airflow_provider_ha.sensors._base import SparkHaBaseSensor
-from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+from airflow_provider_ha.triggers.live_fact import SparkHaLeaderTrigger
 
 
 if TYPE_CHECKING:

@@ -17,18 +17,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.api.documents import events
-from airflow_provider_ha.api.documents.events import WaitFailedEvent
 from airflow_provider_ha.coordination.coordinator import Node
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
-from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
+from airflow_provider_ha.errors import RecordCorruptError
 from airflow_provider_ha.fleet.notify.session import Nodes
 from airflow_provider_ha.jobs.drivers.driver_log import log_place
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
-from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.run_store import RunStore, RunView, SubmissionView, decode
 from airflow_provider_ha.jobs.runs.submissions import how_it_ended
 from airflow_provider_ha.jobs.runs.watchers import Announcement, KillPolicy
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.triggers._base import Event, Outage, ReadNeed, SparkHaTrigger
+from airflow_provider_ha.triggers._base import Event, ReadNeed, SparkHaTrigger
 from airflow_provider_ha.triggers._kill import kill
 
 
@@ -264,23 +263,6 @@ def _how_it_ended(lost: SubmissionView | None) -> str:
     return f"attempt {lost.submission.attempt}: {how_it_ended(lost.exit)}"
 
 
-def leads(snapshot: JobStatus) -> bool:
-    """Return whether the newest run is live and has a leader with a known epoch.
-
-    The znode of a leader that died after its run's result remains until its session ends; it no longer leads.
-    """
-    leader, view = snapshot.leader, snapshot.run
-    if leader is None or view is None or view.result is not None:
-        return False
-    return leader.run == view.run.number and leader.epoch > 0
-
-
-def leader_of(node: Node | None) -> LeaderInfo | None:
-    """Return the record of a leader; ``None`` without a leader, an epoch, or a readable record."""
-    leader = _readable_leader(node)
-    return leader if leader is not None and leader.epoch > 0 else None
-
-
 def superseded_event(job_id: str, view: RunView) -> Event:
     """Return the event of a run that a newer run has replaced: it has a result, or a broken history."""
     if view.result is not None:
@@ -289,56 +271,13 @@ def superseded_event(job_id: str, view: RunView) -> Event:
     return events.ErrorEvent(reason=reason).to_json()
 
 
-class LiveFactTrigger(SparkHaTrigger):
-    """Wait for a fact about the job's live run.
-
-    :param ended_run: Newest run that already had a result when the sensor first executed; 0 for none.
-    """
-
-    def __init__(self, *, ended_run: int = 0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.ended_run = ended_run
-        self._unknown = Outage(self, "The job is not known yet")
-
-    def kwargs(self) -> dict[str, Any]:
-        """Return the keyword arguments, as plain JSON."""
-        return super().kwargs() | {"ended_run": self.ended_run}
-
-    def need(self, found: Nodes, paths: JobPaths) -> ReadNeed:
-        """Require one look per state of a job with a leader, because every awaited fact changes a znode."""
-        return ReadNeed.ALWAYS if leader_of(found[paths.leader]) is None else ReadNeed.ON_CHANGE
-
-    def passed(self, snapshot: JobStatus) -> Event | None:
-        """Return the event if *snapshot* shows the awaited fact."""
-        raise NotImplementedError
-
-    def look(self, client: HaClient) -> Event | None:
-        """Read the job."""
-        try:
-            snapshot = client.job(self.job_id).snapshot()
-        except UnknownJobError as error:
-            self._unknown.goes_on(str(error))
-            return None
-        return self.passed(snapshot) or hopeless_event(snapshot, ended_run=self.ended_run)
-
-
-def hopeless_event(snapshot: JobStatus, *, ended_run: int) -> Event | None:
-    """Return an event if the watched run has ended, so that the awaited fact can no longer occur."""
-    view = snapshot.run
-    if view is None or view.result is None or view.run.number <= ended_run:
-        return None
-    reason = f"run {view.run.number} of job {snapshot.job_id!r} ended {view.result.state.value}: {view.result.reason}"
-    return WaitFailedEvent(run=view.run.number, state=view.result.state, reason=reason).to_json()
-
-
-def _readable_leader(node: Node | None) -> LeaderInfo | None:
-    """Return a leader's record; ``None`` if the node is missing or unreadable.
+def leader_of(node: Node | None) -> LeaderInfo | None:
+    """Return the record of a leader; ``None`` without a leader, an epoch, or a readable record.
 
     An unreadable node is no error here: its owner leads anyway, and reading the whole job reports it.
     """
-    if node is None:
-        return None
     try:
-        return LeaderInfo.from_bytes(node.data, source=node.path)
+        leader = decode(node, LeaderInfo)
     except RecordCorruptError:
         return None
+    return leader if leader is not None and leader.epoch > 0 else None

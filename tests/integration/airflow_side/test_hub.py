@@ -23,9 +23,8 @@ from airflow_provider_ha.fleet.notify.session import Announcements, WatchedNodes
 from airflow_provider_ha.jobs.runs.watchers import LIVE, Announcement
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _hub as hub
-from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+from airflow_provider_ha.triggers.live_fact import SparkHaCheckpointTrigger, SparkHaLeaderTrigger
 from tests.support.clusters.airflow_helpers import connection_json
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import an_exit, lead, submit

@@ -27,7 +27,7 @@ from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+from airflow_provider_ha.triggers.live_fact import SparkHaLeaderTrigger
 from tests.support.airflow_stats import PROTOCOLS, received_by, sent_to
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.clusters.trigger_helpers import cancelled, first_event, until

@@ -21,10 +21,9 @@ from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.triggers import _base as base
 from airflow_provider_ha.triggers import _hub as hub
 from airflow_provider_ha.triggers._base import config_of
-from airflow_provider_ha.triggers.checkpoint import SparkHaCheckpointTrigger
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger
-from airflow_provider_ha.triggers.leader import SparkHaLeaderTrigger
+from airflow_provider_ha.triggers.live_fact import SparkHaCheckpointTrigger, SparkHaLeaderTrigger
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.jobs_helpers import lead, submit
 from tests.support.clusters.trigger_helpers import NEVER, cancelled, first_event, looks_of, until

@@ -23,10 +23,8 @@ from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
-from airflow_provider_ha.triggers.checkpoint import checkpoint_event
-from airflow_provider_ha.triggers.job import hopeless_event, restarts_since, run_event
-from airflow_provider_ha.triggers.job_status import status_event
-from airflow_provider_ha.triggers.leader import leader_event
+from airflow_provider_ha.triggers.job import restarts_since, run_event
+from airflow_provider_ha.triggers.live_fact import checkpoint_event, hopeless_event, leader_event, status_event
 from airflow_provider_ha.triggers.operation import operation_event
 from tests.support.airflow_exceptions import AirflowException, AirflowFailException
 from tests.support.clusters.airflow_helpers import context
