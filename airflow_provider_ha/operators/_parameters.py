@@ -21,6 +21,7 @@ from airflow_provider_ha.argument_secrets import argument_secrets, secret_names
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.declaration import (
     Mistake,
+    all_of,
     held_values,
     mistakes,
     options_of,
@@ -94,16 +95,8 @@ def check_given(task: Any, **checks: Callable[[Any], object]) -> None:
     :param checks: Attribute -> function that raises for an invalid value.
     :raises ConfigurationError: Values are invalid; the message names all.
     """
-    found: list[ConfigurationError] = []
-    for name, check in checks.items():
-        value = getattr(task, name)
-        if value not in (None, "") and is_known(value):
-            try:
-                check(value)
-            except ConfigurationError as error:
-                found.append(error)
-    if found:
-        raise refusal_of(found)
+    given = {name: getattr(task, name) for name in checks}
+    all_of(partial(checks[name], value) for name, value in given.items() if value not in (None, "") and is_known(value))
 
 
 def is_known(value: Any) -> bool:
@@ -115,14 +108,6 @@ def is_known(value: Any) -> bool:
     if isinstance(value, (list, tuple, set, frozenset)):
         return all(map(is_known, value))
     return value is None or isinstance(value, _PLAIN)
-
-
-def refusal_of(found: Sequence[ConfigurationError]) -> ConfigurationError:
-    """Return one error for all mistakes of a task."""
-    steps = dict.fromkeys(error.next_step for error in found)
-    if len(found) == 1:
-        return found[0]
-    return ConfigurationError("; ".join(error.message for error in found), next_step="; ".join(steps))
 
 
 def one_of(parameter: str, allowed: Collection[str]) -> Callable[[Any], None]:

@@ -28,7 +28,7 @@ from airflow_provider_ha.errors import (
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
-from airflow_provider_ha.jobs.restore.job_restore import _files, plan_for, restore_job
+from airflow_provider_ha.jobs.restore.job_restore import plan_for, restore_job
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.spark.recorded_job import QUERY, recorded_job
@@ -208,18 +208,6 @@ def test_a_restore_that_replaces_files_looks_at_its_storage_once(
     assert graph.application.name == application.name
     assert beside.name in graph.beside, "what a driver's hint about a missing file needs is replaced, too"
     assert len(looks) == 1
-
-
-def test_files_that_a_restore_replaces_are_no_matter_of_the_java_of_this_host(
-    copy: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job may run on a cluster."""
-    application = helpers.script(tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-
-    assert _files(copy, request(application=str(application)))["application"].name == application.name
 
 
 def test_a_restore_on_a_host_without_java_is_refused_as_a_submission_is(

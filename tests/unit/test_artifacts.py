@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError
+from airflow_provider_ha.jobs.application.application_files import collect_application
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, upload_application
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -51,7 +52,7 @@ def app(tmp_path: Path) -> Path:
 
 
 def graph_of(store: LocalStore, app: Path, *, remote: bool = False, **files: Sequence[str | Path]) -> JobGraph:
-    uploaded = upload_application(store, application=app / "app.py", **files)
+    uploaded = upload_application(store, collect_application(application=app / "app.py", **files))
     return JobGraph(
         options=HaOptions(allow_remote_executors=remote),
         job_id="flights",
@@ -70,7 +71,7 @@ def test_the_old_bytes_run_after_everything_on_the_submitting_host_is_gone(
 ) -> None:
     graph = JobGraph.from_bytes(graph_of(store, app, files=[app / "data.csv"]).to_bytes(), source="test")
     (app / "app.py").write_text("raise SystemExit('this is the new script')")
-    upload_application(store, application=app / "app.py")
+    upload_application(store, collect_application(application=app / "app.py"))
     shutil.rmtree(app)
 
     fetched = fetch_application(store, graph, tmp_path / "elsewhere")
@@ -212,7 +213,7 @@ def test_a_script_that_cannot_work_is_refused_before_anything_is_written(
     named = application if "://" in application or not application else app / application
 
     with pytest.raises(ConfigurationError, match=message) as refused:
-        upload_application(store, application=named)
+        upload_application(store, collect_application(application=named))
 
     assert refused.value.next_step
     assert not (tmp_path / "store").exists()
@@ -221,17 +222,17 @@ def test_a_script_that_cannot_work_is_refused_before_anything_is_written(
 def test_a_script_that_cannot_be_read_is_refused(store: LocalStore, tmp_path: Path) -> None:
     """The memory of this process is a regular file that even root cannot read from its beginning."""
     with pytest.raises(ConfigurationError, match="cannot be read"):
-        upload_application(store, application="/proc/self/mem")
+        upload_application(store, collect_application(application="/proc/self/mem"))
 
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("kind", ["py_files", "files", "jars", "modules"])
+@pytest.mark.parametrize("kind", ["py_files", "files", "jars"])
 def test_a_missing_companion_is_refused_before_anything_is_written(
     store: LocalStore, app: Path, tmp_path: Path, kind: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.zip"):
-        upload_application(store, application=app / "app.py", **{kind: [tmp_path / "gone.zip"]})
+        upload_application(store, collect_application(application=app / "app.py", **{kind: [tmp_path / "gone.zip"]}))
 
     assert not (tmp_path / "store").exists()
 
@@ -240,7 +241,9 @@ def test_two_files_of_one_name_are_refused(store: LocalStore, app: Path, tmp_pat
     (tmp_path / "data.csv").write_text("other")
 
     with pytest.raises(ConfigurationError, match=r"two files have the name 'data\.csv'"):
-        upload_application(store, application=app / "app.py", files=[app / "data.csv", tmp_path / "data.csv"])
+        upload_application(
+            store, collect_application(application=app / "app.py", files=[app / "data.csv", tmp_path / "data.csv"])
+        )
 
 
 @pytest.mark.parametrize("name", ["../evil.py", "/evil.py", "..", ""])
@@ -307,7 +310,9 @@ def test_archives_are_unpacked_beside_the_data_files_and_named_for_executors(
 @pytest.mark.parametrize("alias", ["", ".", "..", "a/b", "/a", "a,b", "a#b"])
 def test_an_alias_that_is_no_name_is_refused(store: LocalStore, app: Path, tmp_path: Path, alias: str) -> None:
     with pytest.raises(ConfigurationError, match="an alias that is no name of a directory"):
-        upload_application(store, application=app / "app.py", archives=[f"{packed(tmp_path / 'env.zip')}#{alias}"])
+        upload_application(
+            store, collect_application(application=app / "app.py", archives=[f"{packed(tmp_path / 'env.zip')}#{alias}"])
+        )
 
     assert not (tmp_path / "store").exists()
 
@@ -316,9 +321,11 @@ def test_an_archive_that_would_replace_a_data_file_is_refused(store: LocalStore,
     with pytest.raises(ConfigurationError, match=r"share a name in the driver's directory.*\['data\.csv'\]"):
         upload_application(
             store,
-            application=app / "app.py",
-            files=[app / "data.csv"],
-            archives=[f"{packed(tmp_path / 'env.zip')}#data.csv"],
+            collect_application(
+                application=app / "app.py",
+                files=[app / "data.csv"],
+                archives=[f"{packed(tmp_path / 'env.zip')}#data.csv"],
+            ),
         )
 
 

@@ -17,6 +17,7 @@ from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, Pr
 from airflow_provider_ha.clock import SystemClock, new_id
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectMissingError, StorageUnavailableError
 from airflow_provider_ha.host.engines.local_arrival import boot_id, pid_namespace
+from airflow_provider_ha.jobs.application.application_files import collect_application
 from airflow_provider_ha.jobs.application.artifacts import upload_application
 from airflow_provider_ha.jobs.drivers.spark_release import is_impossible, is_local
 from airflow_provider_ha.jobs.job_graph import JobGraph
@@ -128,7 +129,9 @@ def test_the_application_of_a_job_graph_comes_with_all_that_its_driver_gets(tmp_
     (tmp_path / "app.py").write_text("print()")
     (tmp_path / "data.csv").write_text("1")
     store = LocalStore(tmp_path / "store")
-    uploaded = upload_application(store, application=tmp_path / "app.py", files=[tmp_path / "data.csv"])
+    uploaded = upload_application(
+        store, collect_application(application=tmp_path / "app.py", files=[tmp_path / "data.csv"])
+    )
     graph = JobGraph(
         job_id="j",
         name="j",

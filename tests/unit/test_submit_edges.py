@@ -30,6 +30,7 @@ from airflow_provider_ha.host.engines.engine import RunningSubmission, observe_o
 from airflow_provider_ha.host.engines.local import LocalEngine
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.application import artifacts
+from airflow_provider_ha.jobs.application.application_files import collect_application
 from airflow_provider_ha.jobs.drivers.driver_spec import SUBMISSION_VARIABLE, SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.job_graph import Blob, Target
 from airflow_provider_ha.jobs.model import QueryStatus
@@ -146,7 +147,9 @@ def test_an_application_that_becomes_unreadable_during_the_upload_is_named(
     monkeypatch.setattr(artifacts, "put_blob", fail)
 
     with pytest.raises(ConfigurationError, match=r"app\.py"):
-        artifacts.upload_application(LocalStore(tmp_path / "store"), application=tmp_path / "app.py")
+        artifacts.upload_application(
+            LocalStore(tmp_path / "store"), collect_application(application=tmp_path / "app.py")
+        )
 
 
 def test_the_list_of_deletions_is_made_once() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,9 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.host.engines._master_rest import MasterResponse, MasterRest, MasterUnreachableError
 from airflow_provider_ha.host.engines.registry import Engines
-from airflow_provider_ha.jobs.job_graph import Target
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.jobs.submit import preparation
-from airflow_provider_ha.jobs.submit.preparation import check_work_root
+from airflow_provider_ha.jobs.submit.preparation import check_work_root, resolve
 
 
 MOUNTED = HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")
@@ -106,3 +108,21 @@ def test_an_installation_without_the_component_is_refused(monkeypatch: pytest.Mo
 
 def test_a_mounted_work_root_asks_for_nothing(tmp_path: Path) -> None:
     check(MOUNTED, spark(tmp_path / "spark", "3.5.9"), OWNED)
+
+
+def test_all_mistakes_of_a_request_are_named_together_before_anything_is_written(tmp_path: Path) -> None:
+    job: Any = SimpleNamespace(config=MOUNTED, engines=Engines.of(MOUNTED))
+    graph = JobGraph(
+        job_id="orders",
+        name="orders",
+        application=Artifact(name="app.py", blob=Blob(sha256="0" * 64, size=0)),
+        conf={"executor.cores": "2"},
+        target=Target(master="spark://m:7077", engine_options={"interpreter": "python3"}),
+    )
+
+    with pytest.raises(ConfigurationError) as refused:
+        resolve(job, graph, {"application": tmp_path / "gone.py", "files": [tmp_path / "gone.csv"]})
+
+    for mistake in ("'executor.cores'", "spark://m:7077", "'interpreter'", "gone.py", "gone.csv"):
+        assert mistake in refused.value.message
+    assert "allow_remote_executors" in refused.value.next_step

@@ -10,14 +10,18 @@ from __future__ import annotations
 import ast
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import islice
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.application.archives import UNPACKED_AS, check_archive, package_files
+from airflow_provider_ha.jobs.options.declaration import all_of
 from airflow_provider_ha.uris import split
 
 
@@ -32,7 +36,7 @@ def sibling_modules(script: Path) -> tuple[Path, ...]:
     """Return the modules and package directories next to *script* that it imports, directly or indirectly; sorted.
 
     Found are ``import`` and ``from`` statements anywhere in the source, and ``importlib.import_module`` with a literal
-    name. A module whose name is computed at run time has to be named in ``modules``.
+    name. A module whose name is computed at run time has to be named in ``py_files``.
 
     :raises ConfigurationError: The script is not Python source.
     """
@@ -204,17 +208,6 @@ def local_file(named: str | Path, what: str) -> Path:
     return path
 
 
-def local_module(named: str | Path) -> Path:
-    """Return the absolute path of a Python module or of a package directory.
-
-    :raises ConfigurationError: The module is missing, or cannot be read.
-    """
-    path = _absolute(named, "module")
-    if not stat.S_ISDIR(_mode(path, "module")):
-        _check_file_readable(path, "module")
-    return path
-
-
 def check_distinct(paths: Sequence[Path], what: str) -> None:
     """Check that files for the same directory do not overwrite each other.
 
@@ -306,30 +299,32 @@ def collect_application(
     files: Sequence[str | Path] = (),
     jars: Sequence[str | Path] = (),
     archives: Sequence[str | Path] = (),
-    modules: Sequence[str | Path] = (),
 ) -> ApplicationFiles:
     """Find and check all files of an application. Writes nothing.
 
     :param application: The script; modules and packages next to it that it imports are found automatically.
     :param archives: Archives to unpack, with ``#`` and an alias if the directory has another name.
-    :param modules: Further modules and package directories, for imports computed at run time.
-    :raises ConfigurationError: A file is missing, is a directory, cannot be read or cannot be uploaded; the message has
-        its name.
+    :raises ConfigurationError: Files are missing, are directories, cannot be read or cannot be uploaded; the message
+        has all names.
     """
-    script = local_file(application, "application")
-    given = tuple(local_module(module) for module in modules)
+    checks: list[Callable[[], Any]] = [partial(local_file, application, "application")]
+    for what, named in (("py_file", py_files), ("file", files), ("jar", jars)):
+        checks += [partial(local_file, each, what) for each in named]
+    checks += [partial(_archive, each) for each in archives]
     try:
+        script, *others = all_of(checks)
+        rest = iter(others)
         found = ApplicationFiles(
             application=script,
-            modules=tuple(dict.fromkeys((*given, *sibling_modules(script)))),
-            py_files=tuple(local_file(file, "py_file") for file in py_files),
-            files=tuple(local_file(file, "file") for file in files),
-            jars=tuple(local_file(file, "jar") for file in jars),
-            archives=tuple(_archive(named) for named in archives),
+            modules=sibling_modules(script),
+            py_files=tuple(islice(rest, len(py_files))),
+            files=tuple(islice(rest, len(files))),
+            jars=tuple(islice(rest, len(jars))),
+            archives=tuple(rest),
         )
         _check_readable(found.modules)
     except OSError as error:
-        raise unreadable(script, error) from error
+        raise unreadable(Path(application), error) from error
     check_distinct((found.application, *found.modules), "modules")
     for what, paths in (("py_files", found.py_files), ("files", found.files), ("jars", found.jars)):
         check_distinct(paths, what)

@@ -18,12 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError
-from airflow_provider_ha.jobs.application.application_files import (
-    ApplicationFiles,
-    collect_application,
-    files_beside,
-    unreadable,
-)
+from airflow_provider_ha.jobs.application.application_files import ApplicationFiles, files_beside, unreadable
 from airflow_provider_ha.jobs.application.archives import pack, pack_content, unpack, unpack_archive
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.storage.blobs import BlobRef, blob_ref, fetch_blob, get_blob, put_blob
@@ -99,44 +94,16 @@ class FetchedApplication:
     archive: Path | None = None
 
 
-def upload_application(
-    store: ObjectStore,
-    before: Callable[[], object] = lambda: None,
-    /,
-    *,
-    application: str | Path,
-    py_files: Sequence[str | Path] = (),
-    files: Sequence[str | Path] = (),
-    jars: Sequence[str | Path] = (),
-    archives: Sequence[str | Path] = (),
-    modules: Sequence[str | Path] = (),
-) -> ApplicationArtifacts:
+def upload_application(store: ObjectStore, found: ApplicationFiles) -> ApplicationArtifacts:
     """Upload all files of an application to storage, content-addressed: existing blobs are not sent again.
 
-    :param before: Called after the search for files, before the first upload.
-    :raises ConfigurationError: As :func:`collect_application`; raised before the upload.
     :raises StorageError: Storage could not be written.
     """
-    found = collect_application(
-        application=application, py_files=py_files, files=files, jars=jars, archives=archives, modules=modules
-    )
-    before()
     return _artifacts(found, partial(put_blob, store))
 
 
-def digest_application(
-    *,
-    application: str | Path,
-    py_files: Sequence[str | Path] = (),
-    files: Sequence[str | Path] = (),
-    jars: Sequence[str | Path] = (),
-    archives: Sequence[str | Path] = (),
-) -> ApplicationArtifacts:
-    """Return the result that :func:`upload_application` would return. Writes nothing.
-
-    :raises ConfigurationError: As :func:`collect_application`.
-    """
-    found = collect_application(application=application, py_files=py_files, files=files, jars=jars, archives=archives)
+def digest_application(found: ApplicationFiles) -> ApplicationArtifacts:
+    """Return the result that :func:`upload_application` would return. Writes nothing."""
     return _artifacts(found, blob_ref)
 
 

@@ -38,12 +38,11 @@ from airflow_provider_ha.jobs.move.move_records import (
     read_moved,
 )
 from airflow_provider_ha.jobs.observe import create_job
-from airflow_provider_ha.jobs.options.conf import check_conf, merged
+from airflow_provider_ha.jobs.options.conf import merged
 from airflow_provider_ha.jobs.rebuild.rebuild import refuse_unknown
 from airflow_provider_ha.jobs.recovery.transactions import brief_commit
 from airflow_provider_ha.jobs.restore.job_restore import restored_start
 from airflow_provider_ha.jobs.submit.launch import ensure_submitted
-from airflow_provider_ha.jobs.submit.preparation import check_master, check_spark, check_work_root
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
 from airflow_provider_ha.storage.blobs import fetch_blob, get_blob, put_blob
@@ -98,20 +97,6 @@ def check_free(source: JobContext, target: JobContext) -> None:
     coming = read_arrival(target.coordinator, target.paths)
     if coming is not None and coming[0].cluster != cluster_name(source.config):
         raise _taken(target, f"receives it from {coming[0].cluster}")
-
-
-def check_graph(target: JobContext, graph: JobGraph) -> None:
-    """Check that the target can run the job.
-
-    :raises ConfigurationError: The target cannot run the job.
-    :raises ApplicationRefusedError: The conf sets a key that the target's work root owns.
-    """
-    engine = target.engines.get(graph.target.engine)
-    check_spark(target.config, engine, graph.target)
-    engine.check(graph.target)
-    check_conf(graph.conf)
-    check_work_root(target.config, engine, graph.target, graph.conf)
-    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
 
 
 def check_outputs(target: JobContext, plan: RestorePlan) -> None:

@@ -30,7 +30,6 @@ from airflow_provider_ha.jobs.move import move_arrival
 from airflow_provider_ha.jobs.move.move_arrival import (
     check_clusters,
     check_free,
-    check_graph,
     check_outputs,
     check_store,
     moved_graph,
@@ -42,6 +41,7 @@ from airflow_provider_ha.jobs.operations.stop import UnansweredStop
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.recovery.transactions import brief_commit, take_lock
 from airflow_provider_ha.jobs.restore.job_restore import plan_for, require_accepted
+from airflow_provider_ha.jobs.submit.preparation import resolve
 
 
 _POLL = 0.5  # seconds
@@ -162,7 +162,7 @@ def plan_move(source: JobContext, target: JobContext, request: MoveRequest, acti
             end_run(source, request)  # refuses
         newest = source.runs.latest()
         assert newest is not None, "a job that runs has a run"  # noqa: S101
-        check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
+        resolve(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines), {})
         return replace(described, steps=("stop the job with a checkpoint", *_steps("that checkpoint")))
     chosen, plan, graph = _planned(source, target, request, "")
     files = _files(source, chosen)
@@ -196,7 +196,7 @@ def move_job(source: JobContext, target: JobContext, request: MoveRequest, actin
     if begun is None:
         newest = source.runs.latest()
         if newest is not None:
-            check_graph(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines))
+            resolve(target, moved_graph(source.graph_of(newest.run), request, target.config, target.engines), {})
         end_run(source, request)
         _planned(source, target, request, "")  # raises a refusal before the job is marked
         move_id = move_arrival.announce(source, target, f"move-{new_id()[:12]}", by=request.requested_by)
@@ -299,7 +299,7 @@ def _planned(
     chosen, plan = plan_for(source, wanted)
     require_accepted(plan, request.accept_verdicts)
     graph = source.graph(Blob(sha256=chosen.graph, size=0))
-    check_graph(target, moved_graph(graph, request, target.config, target.engines))
+    resolve(target, moved_graph(graph, request, target.config, target.engines), {})
     if not move_id:
         check_outputs(target, plan)
     return chosen, plan, graph

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, ValidationInfo
 from pydantic.fields import FieldInfo
 
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 
 
 # For a field that users do not set: the comment of the field names its source.
@@ -37,6 +37,7 @@ _KINDS = {  # prefix of pydantic's error type -> reason, next step
 }
 _BOUNDS = {"ge": "Use {} or more", "gt": "Use more than {}", "le": "Use {} or less"}
 _Model = TypeVar("_Model")
+_Found = TypeVar("_Found")
 
 
 class Option(NamedTuple):
@@ -199,6 +200,27 @@ def refusal(subject: str, found: Iterable[Mistake]) -> ConfigurationError:
         f"{subject} cannot be used: {'; '.join(each.reason for each in all_)}",
         next_step="; ".join(dict.fromkeys(each.next_step for each in all_)),
     )
+
+
+def all_of(checks: Iterable[Callable[[], _Found]]) -> list[_Found]:
+    """Return the results of all checks.
+
+    :raises ConfigurationError, ApplicationRefusedError: Checks refuse; a single error has all their messages.
+    """
+    found: list[_Found] = []
+    refused: list[ConfigurationError | ApplicationRefusedError] = []
+    for check in checks:
+        try:
+            found.append(check())
+        except (ConfigurationError, ApplicationRefusedError) as error:  # noqa: PERF203  # each is reported
+            refused.append(error)
+    messages = list(dict.fromkeys(error.message for error in refused))
+    if len(messages) == 1:
+        raise refused[0]
+    if messages:
+        steps = dict.fromkeys(error.next_step for error in refused if error.next_step)
+        raise type(refused[0])("; ".join(messages), next_step="; ".join(steps))
+    return found
 
 
 def unknown_option(name: str, known: Iterable[str]) -> Mistake:

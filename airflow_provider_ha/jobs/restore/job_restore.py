@@ -30,11 +30,12 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
     RestoreUnknownError,
 )
+from airflow_provider_ha.jobs.application.application_files import ApplicationFiles
 from airflow_provider_ha.jobs.job_context import JobContext, owner_of_job
 from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
 from airflow_provider_ha.jobs.job_stores import RestoreLeases, checkpoint_store, select_checkpoint
 from airflow_provider_ha.jobs.model import DrainedQuery, Generation, OutputMode, StartKind, StartPoint
-from airflow_provider_ha.jobs.options.conf import check_conf, merged
+from airflow_provider_ha.jobs.options.conf import merged
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob, read_life
 from airflow_provider_ha.jobs.restore.choices import (
@@ -46,14 +47,7 @@ from airflow_provider_ha.jobs.restore.choices import (
 )
 from airflow_provider_ha.jobs.restore.recorded_past import last_directory, life_before, run_starts
 from airflow_provider_ha.jobs.submit.preconditions import choose_for_restore, given_in_last_directory
-from airflow_provider_ha.jobs.submit.preparation import (
-    check_java,
-    check_master,
-    check_spark,
-    check_storage,
-    check_work_root,
-    upload_files,
-)
+from airflow_provider_ha.jobs.submit.preparation import FILES, resolve, upload_files
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
 from airflow_provider_ha.storage.blobs import put_blob
@@ -78,10 +72,10 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
 
         def prepare() -> PreparedSubmission:
             chosen, plan = _plan(job, request, reading)
-            graph = accepted_graph(job, request, chosen, plan)
-            files = _files(job, request)
+            graph, files = accepted_graph(job, request, chosen, plan)
+            graph = upload_files(job, graph, files, _given_files(request))
             start = restored_start(job, plan, request.output_mode)
-            blob = job.graphs.write_graph(graph.model_copy(update=files))
+            blob = job.graphs.write_graph(graph)
             reading.planned(start.plan)
             return PreparedSubmission(graph=blob, start=start, owner=owner_of_job(job))  # a restore keeps the owner
 
@@ -95,16 +89,24 @@ def restore_job(job: JobContext, request: RestoreRequest, *, seen: int | None = 
         )
 
 
-def accepted_graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource, plan: RestorePlan) -> JobGraph:
-    """Return the graph of the new run, without the files that the request replaces. Writes nothing.
+def accepted_graph(
+    job: JobContext, request: RestoreRequest, chosen: RestoreSource, plan: RestorePlan
+) -> tuple[JobGraph, ApplicationFiles | None]:
+    """Return the graph of the new run, and the files that the request replaces. Writes nothing.
 
     :raises RestoreRefusedError: The request does not accept the verdict of the plan.
     :raises RestoreUnknownError: The content of a source or a sink is unknown.
     :raises JobStateError: The cut has no graph, because the job has no run yet.
-    :raises ConfigurationError: The master is remote, and not allowed.
+    :raises ConfigurationError, ApplicationRefusedError: As :func:`resolve`.
     """
     require_accepted(plan, request.accept_verdicts)
-    return _graph(job, request, chosen)
+    graph, given = _graph(job, request, chosen), _given_files(request)
+    if given and "application" not in given:
+        raise RestoreRefusedError(
+            f"{sorted(given)} are replaced, but the application is not",
+            next_step="Also name the application: its files are uploaded together",
+        )
+    return graph, resolve(job, graph, given)
 
 
 def plan_for(job: JobContext, request: RestoreRequest) -> tuple[RestoreSource, RestorePlan]:
@@ -240,9 +242,6 @@ def restored_start(job: JobContext, plan: RestorePlan, output: OutputMode) -> St
     )
 
 
-_FILES = ("application", "py_files", "files", "jars", "archives")
-
-
 def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> JobGraph:
     """Return the graph of the new run: the graph that wrote the cut, with the request's replacements except files.
 
@@ -275,32 +274,11 @@ def _graph(job: JobContext, request: RestoreRequest, chosen: RestoreSource) -> J
     }
     if options:
         overrides["options"] = (request.options or source.options).model_copy(update=options)
-    graph = source.model_copy(update=overrides)
-    engine = job.engines.get(graph.target.engine)
-    check_java(engine, graph.env, check_spark(job.config, engine, graph.target))
-    engine.check(graph.target)
-    check_conf(graph.conf)
-    check_work_root(job.config, engine, graph.target, graph.conf)
-    check_master(graph.target.master, allowed=graph.options.allow_remote_executors)
-    if "application" not in (given := _given_files(request)) and given:
-        raise RestoreRefusedError(
-            f"{sorted(given)} are replaced, but the application is not",
-            next_step="Also name the application: its files are uploaded together",
-        )
-    return graph
+    return source.model_copy(update=overrides)
 
 
 def _given_files(request: RestoreRequest) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in _FILES if getattr(request, name) is not None}
-
-
-def _files(job: JobContext, request: RestoreRequest) -> dict[str, Any]:
-    """Upload the files that the request replaces, after a check of the storage."""
-    if not (given := _given_files(request)):
-        check_storage(job)
-        return {}
-    uploaded = upload_files(job, **given)
-    return {name: getattr(uploaded, name) for name in (*given, "modules", "beside")}
+    return {name: getattr(request, name) for name in FILES if getattr(request, name) is not None}
 
 
 def _writers_dead(source: JobContext, generation: Generation | None) -> bool:

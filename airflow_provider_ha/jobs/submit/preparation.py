@@ -1,4 +1,4 @@
-"""Preparation of a run: upload of the application, job graph, and checks of Spark, engine and work root.
+"""Preparation of a run: validation of its graph, upload of the application, and the job graph.
 
 On S3, a component in Spark's JVM keeps two drivers from writing the same checkpoint. It needs a recent release of
 Spark, and owns a part of the conf.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.work_area import costs
 from airflow_provider_ha.checkpoints.model import Verdict
@@ -18,7 +19,11 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.engine import Engine
 from airflow_provider_ha.host.java import find_java
-from airflow_provider_ha.jobs.application.application_files import check_queries
+from airflow_provider_ha.jobs.application.application_files import (
+    ApplicationFiles,
+    check_queries,
+    collect_application,
+)
 from airflow_provider_ha.jobs.application.artifacts import ApplicationArtifacts, digest_application, upload_application
 from airflow_provider_ha.jobs.drivers.spark_release import (
     REMOTE_NEXT_STEP,
@@ -28,7 +33,7 @@ from airflow_provider_ha.jobs.drivers.spark_release import (
     remote_reason,
 )
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.jobs.job_graph import JobGraph, Target
+from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
 from airflow_provider_ha.jobs.options.conf import (
     check_conf,
     component_jar,
@@ -37,12 +42,15 @@ from airflow_provider_ha.jobs.options.conf import (
     needs_component,
     refuse_owned,
 )
+from airflow_provider_ha.jobs.options.declaration import all_of
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
 
 
 log = logging.getLogger(__name__)
 
+FILES = ("application", "py_files", "files", "jars", "archives")  # fields of a spec with files to upload
+_NOT_UPLOADED = Artifact(name="", blob=Blob(sha256="0" * 64, size=0))
 OLDEST_SPARK = (4, 1, 0)  # with Hadoop 3.4.2, which supports conditional creation of objects
 
 
@@ -115,48 +123,71 @@ def check_java(engine: Engine, env: Mapping[str, str], spark_home: Path | None) 
         find_java(environment)
 
 
-def upload(job: JobContext, request: JobSpec) -> JobGraph:
-    """Upload an application's files to storage and return its graph.
+def resolve(
+    job: JobContext, graph: JobGraph, files: Mapping[str, Any], *also: Callable[[], object]
+) -> ApplicationFiles | None:
+    """Validate the graph of a new run, for every action that makes one. Writes nothing.
 
-    :raises ConfigurationError: A file is missing; the master is remote or impossible; conf sets a key that has a
-        parameter; Java or Spark is missing; Spark is mixed from two releases or too old for the work root; or the
-        script has no recoverable query. Raised before the upload.
-    :raises ApplicationRefusedError: Conf sets a key that the work root needs. Raised before the upload.
-    :raises StorageUnavailableError: Storage is not writable, or does not refuse to create an existing object.
+    :param graph: The graph, with the files that are in storage already.
+    :param files: Files to upload, ``application`` among them, by their names in a spec; empty for none.
+    :param also: Further checks of the request.
+    :returns: The files to upload; ``None`` for none.
+    :raises ConfigurationError: Conf sets a key that has a parameter; the master is remote or impossible; the engine
+        cannot run the target; Spark or Java is missing, mixed, or too old for the work root; a file is missing; the
+        script has no recoverable query. A single error has all mistakes.
+    :raises ApplicationRefusedError: Conf sets a key that the work root needs.
     """
-    target, engine = _target(job, request), job.engines.get(request.engine)
-    check_java(engine, request.env, check_spark(job.config, engine, target))
-    check_conf(request.resources.beside(request.conf))
-    check_master(request.master, allowed=request.ha.allow_remote_executors)
-    engine.check(target)
-    check_work_root(job.config, engine, target, request.conf)
-    files = upload_files(
-        job,
-        application=request.application,
-        py_files=request.py_files,
-        files=request.files,
-        jars=request.jars,
-        archives=request.archives,
+    config, target, engine = job.config, graph.target, job.engines.get(graph.target.engine)
+    found: list[ApplicationFiles] = []
+    checks: tuple[Callable[[], object], ...] = (
+        *also,
+        partial(check_conf, graph.conf),
+        partial(check_master, target.master, allowed=graph.options.allow_remote_executors),
+        partial(engine.check, target),
+        lambda: check_java(engine, graph.env, check_spark(config, engine, target)),
+        partial(check_work_root, config, engine, target, graph.conf),
+        lambda: found.append(_collect(files)) if files else None,
     )
-    return _graph(job, request, files)
+    all_of(checks)
+    return found[0] if found else None
 
 
-def upload_files(job: JobContext, *, application: str | Path, **others: Sequence[str | Path]) -> ApplicationArtifacts:
-    """Check an application's files and upload them to storage; warn of queries that its driver will refuse.
-
-    :raises ConfigurationError: A file is missing, or the script has no recoverable query. Raised before the upload.
-    :raises StorageUnavailableError: As :func:`upload`.
-    """
-    nameless = check_queries(Path(application)) if Path(application).is_file() else ()
-    files = upload_application(job.store, partial(check_storage, job), application=application, **others)
-    for line in nameless:
+def _collect(files: Mapping[str, Any]) -> ApplicationFiles:
+    """Find the files of an application; warn of queries that its driver will refuse."""
+    application = Path(files["application"])
+    for line in check_queries(application) if application.is_file() else ():
         log.warning(
             "%s, line %d: a streaming query has no name, and its sink gives it none, so the driver will refuse it. "
             'Add .queryName("...") to its writeStream.',
             application,
             line,
         )
-    return files
+    return collect_application(**files)
+
+
+def upload(job: JobContext, request: JobSpec) -> JobGraph:
+    """Validate a spec, upload its files to storage, and return its graph.
+
+    :raises HaError: As :func:`resolve`, before the upload, and as :func:`upload_files`.
+    """
+    graph, conflicts = _graph(job, request), partial(request.resources.beside, request.conf)
+    return upload_files(job, graph, resolve(job, graph, _files(request), conflicts))
+
+
+def upload_files(
+    job: JobContext, graph: JobGraph, found: ApplicationFiles | None, names: Iterable[str] = FILES
+) -> JobGraph:
+    """Check the storage, upload the files of an application, and return the graph with them.
+
+    :param names: Kinds of files that the upload replaces in the graph.
+    :raises ConfigurationError, StorageUnavailableError: As :func:`check_storage`.
+    """
+    check_storage(job)
+    return graph if found is None else _with_files(graph, upload_application(job.store, found), names)
+
+
+def _with_files(graph: JobGraph, artifacts: ApplicationArtifacts, names: Iterable[str] = FILES) -> JobGraph:
+    return graph.model_copy(update={name: getattr(artifacts, name) for name in (*names, "modules", "beside")})
 
 
 def describe(job: JobContext, request: JobSpec) -> JobGraph:
@@ -164,14 +195,11 @@ def describe(job: JobContext, request: JobSpec) -> JobGraph:
 
     :raises ConfigurationError: A file is missing.
     """
-    files = digest_application(
-        application=request.application,
-        py_files=request.py_files,
-        files=request.files,
-        jars=request.jars,
-        archives=request.archives,
-    )
-    return _graph(job, request, files)
+    return _with_files(_graph(job, request), digest_application(collect_application(**_files(request))))
+
+
+def _files(request: JobSpec) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in FILES}
 
 
 def _target(job: JobContext, request: JobSpec) -> Target:
@@ -189,20 +217,15 @@ def _options(request: JobSpec) -> HaOptions:
     return request.ha.model_copy(update={"accept_duplicates": True})
 
 
-def _graph(job: JobContext, request: JobSpec, files: ApplicationArtifacts) -> JobGraph:
+def _graph(job: JobContext, request: JobSpec) -> JobGraph:
+    """Return the graph without its files."""
     return JobGraph(
         job_id=job.job_id,
         name=request.name or job.job_id,
-        application=files.application,
+        application=_NOT_UPLOADED,
         arguments=tuple(request.arguments),
-        modules=files.modules,
-        py_files=files.py_files,
-        files=files.files,
-        jars=files.jars,
-        archives=files.archives,
-        beside=files.beside,
         packages=tuple(request.packages),
-        conf=request.resources.beside(request.conf),
+        conf={**request.conf, **request.resources.conf()},
         lineage=dict(request.lineage),
         env=dict(request.env),
         target=_target(job, request),

@@ -23,6 +23,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.jobs.application.application_files import collect_application
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, upload_application
 from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
@@ -183,7 +184,7 @@ class ManagedJob:
         conf: dict[str, str] | None = None,
     ) -> int:
         """Create the next run and its first submission; returns its number."""
-        uploaded = upload_application(self.store, application=script)
+        uploaded = upload_application(self.store, collect_application(application=script))
         graph = JobGraph(
             job_id=self.job_id,
             name=self.job_id,
