@@ -184,7 +184,7 @@ def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostR
         raise JobStateError(
             f"{_lost(job, lost)}, and the submitted job differs from it in {', '.join(other)}",
             next_step='if_lost="recover" continues the lost run, if_lost="restart" ends it and starts a new run '
-            f"of this  {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
+            f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
         )
     if request.start.if_lost is LostRunPolicy.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
