@@ -86,13 +86,16 @@ class HaError(Exception):
 
     :param message: The problem and its object, as one sentence without a final stop.
     :param next_step: The reader's possible action, as one sentence without a final stop.
+    :param options: Options that the text names, as an operator writes them: ``start_from``. The command shows them as
+        its own: ``--start-from``.
     """
 
     retryable: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, next_step: str = "") -> None:
+    def __init__(self, message: str, *, next_step: str = "", options: tuple[str, ...] = ()) -> None:
         self.message = shown(message)
         self.next_step = shown(next_step)
+        self.options = options
         super().__init__(f"{self.message}. {self.next_step}." if next_step else f"{self.message}.")
 
 

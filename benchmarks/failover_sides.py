@@ -99,9 +99,9 @@ def _runs_the_script(process: psutil.Process) -> bool:
 
 
 class Managed:
-    """A job of this package, recovered by ``spark-ha recover --watch``."""
+    """A job of this package, recovered by ``spark-ha cluster recover --watch``."""
 
-    name = "ours, spark-ha recover --watch"
+    name = "ours, spark-ha cluster recover --watch"
 
     def __init__(self, client: HaClient, arguments: list[str]) -> None:
         self._client = client

@@ -1,9 +1,9 @@
 """From the loss of a host to the first commit on another one, by phase, against the loss of the driver alone.
 
-A job runs on a standalone cluster of two test hosts with its checkpoints on a real S3 server; ``spark-ha recover
---watch`` recovers it. The baseline kills the driver's JVM: its supervisor proves the death, and starts the next driver
-on the same host. Without the host there is no proof: the session has to expire. Rounds alternate; the lost host comes
-back with an empty disk before the next one.
+A job runs on a standalone cluster of two test hosts with its checkpoints on a real S3 server; ``spark-ha cluster
+recover --watch`` recovers it. The baseline kills the driver's JVM: its supervisor proves the death, and starts the
+next driver on the same host. Without the host there is no proof: the session has to expire. Rounds alternate; the lost
+host comes back with an empty disk before the next one.
 """
 
 from __future__ import annotations

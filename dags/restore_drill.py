@@ -2,7 +2,7 @@
 
 The newest savepoint is copied, verified, loaded by Spark and started with the job's own application, with no sink, on
 the worker. The job does not notice. The task fails when that savepoint cannot be restored, is older than ``max_age``
-hours, or when the rehearsal took longer than ``max_duration`` minutes. ``spark-ha savepoint drills`` shows all of them.
+hours, or when the rehearsal took longer than ``max_duration`` minutes. ``spark-ha drill list`` shows all of them.
 """
 
 from __future__ import annotations

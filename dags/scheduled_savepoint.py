@@ -1,7 +1,7 @@
 """Take a savepoint of a running job every hour, and keep the newest three of this schedule, for a week at most.
 
 The job does not pause. A savepoint is a copy with a manifest, verified before the task succeeds; those taken by
-hand or by another schedule are never disposed of here.
+hand or by another schedule are never deleted here.
 """
 
 from __future__ import annotations

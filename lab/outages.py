@@ -66,7 +66,7 @@ class Outages:
     def about(self) -> str:
         """What is done and what has to hold."""
         return (
-            "Two jobs with every option at its default, recovered by `spark-ha recover --watch`. For"
+            "Two jobs with every option at its default, recovered by `spark-ha cluster recover --watch`. For"
             f" {self._seconds:.0f} s by the clock the directory of the first one's source has another name, and the"
             " broker of the second one is frozen. No run ends; once both are back each job commits again within"
             f" {PROMISED:.0f} s, and each row is written once."

@@ -28,7 +28,7 @@ TASK_FAILED = "task_failed"  # not an event of a trigger: a callback of a task
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "no_leader": (
         "has no leader",
-        "Unpause the DAG recover_jobs, or run `spark-ha recover {job}`. `spark-ha job show {job}` shows details.",
+        "Unpause the DAG recover_jobs, or run `spark-ha job recover {job}`. `spark-ha job show {job}` shows details.",
     ),
     "quarantined": (
         "is in quarantine and is not recovered",
@@ -70,15 +70,15 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     ),
     "drill_failed": (
         "failed its restore drill",
-        "A restore after a disaster may fail: `spark-ha savepoint drills {job}`, then take a savepoint and drill it.",
+        "A restore after a disaster may fail: `spark-ha drill list {job}`, then take a savepoint and drill it.",
     ),
     "recovery_point_exceeded": (
         "would lose more than its recovery point allows",
-        "Take savepoints more often, or drill a newer one: `spark-ha savepoint drills {job}`.",
+        "Take savepoints more often, or drill a newer one: `spark-ha drill list {job}`.",
     ),
     "recovery_time_exceeded": (
         "takes longer to restore than its recovery time allows",
-        "See which step takes long: `spark-ha savepoint drills {job}`.",
+        "See which step takes long: `spark-ha drill list {job}`.",
     ),
     TASK_FAILED: ("has a task that failed", "Read the task's log, then `spark-ha job show {job}`."),
 }

@@ -238,9 +238,12 @@ class JobClient:
         """Return an operation; ``None`` when it was never requested, or is forgotten."""
         return operations.read(self._job.coordinator, self._job.paths, operation_id)
 
-    def dispose_savepoint(self, savepoint_id: str, *, requested_by: str) -> None:
-        """Remove a savepoint (``disposal.dispose_savepoint``)."""
-        refuse_others(self._job, self._acting, "the removal of a savepoint")
+    def delete_savepoint(self, savepoint_id: str, *, requested_by: str, dry_run: bool = False) -> None:
+        """Delete a savepoint (``checkpoint_deletion.dispose_savepoint``), or check that no live run starts there."""
+        refuse_others(self._job, self._acting, "the deletion of a savepoint")
+        if dry_run:
+            self.savepoints.refuse_start(savepoint_id)
+            return
         checkpoint_deletion.dispose_savepoint(self._job, self.savepoints, savepoint_id, requested_by=requested_by)
 
     def plan_checkpoint_deletion(

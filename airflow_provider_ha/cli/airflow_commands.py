@@ -17,18 +17,15 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 )
 
 _NOUNS = {
-    "job": "the life of jobs: submit, list, show, history, graph, logs, stop, cancel, delete, move, release",
-    "checkpoint": "checkpoints of a job or a directory: list, show, trigger, delete, verify, plan",
-    "savepoint": "list, show, trigger, create, verify, export, import, restore, dispose, drill, drills",
-    "restore": "restore a job from a checkpoint or savepoint",
-    "leader": "the leader of a job: show",
-    "recover": "recover the jobs of the cluster, once or continuously",
-    "metrics": "targets for Prometheus, files: the dashboard and the alert rules",
-    "storage": "check the storage, prune old records, collect unused files, orphans: blobs that nothing names",
-    "cluster": "everything that a cluster keeps: show, erase",
+    "job": "submit, list, show, leader, history, graph, logs, stop, cancel, restore, recover, move, release",
+    "checkpoint": "checkpoints of a job or a directory: list, show, trigger, verify, plan",
+    "savepoint": "list, show, trigger, create, verify, export, import, restore",
+    "drill": "rehearsals of a restore: run, list",
+    "delete": "delete a job, a checkpoint, a savepoint, or all data of a cluster",
+    "cluster": "the leader of the cluster, its recovery and its tree in ZooKeeper: show, recover, tree, rebuild",
     "acl": "permissions of the nodes in ZooKeeper: check, repair",
-    "tree": "show and export the nodes in ZooKeeper",
-    "rebuild": "create ZooKeeper's tree again from storage",
+    "storage": "check the storage, and remove unneeded records, files and blobs: check, clean",
+    "metrics": "targets for Prometheus, files: the dashboard and the alert rules",
     "examples": "copy the example DAGs into a directory",
 }
 

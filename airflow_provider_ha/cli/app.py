@@ -11,13 +11,11 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import checkpoint, cluster, console, job, leader, metrics, savepoint, storage
-from airflow_provider_ha.cli.cluster import recover, show_rebuild, show_tree
+from airflow_provider_ha.cli import checkpoint, cluster, console, delete, job, metrics, savepoint, storage
+from airflow_provider_ha.cli.cluster import recover_job
 from airflow_provider_ha.cli.examples import examples
 from airflow_provider_ha.cli.exit_codes import RootGroup, exit_code
-from airflow_provider_ha.cli.job import DELETE_EXAMPLES, delete, logs
 from airflow_provider_ha.cli.job_actions import SUBMIT_EXAMPLES, cancel, move, release, stop, submit
-from airflow_provider_ha.cli.leader import history
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.cli.verify import verify_directory
@@ -31,7 +29,7 @@ app = typer.Typer(
     cls=RootGroup,
     help="High availability of Spark Structured Streaming jobs.",
     epilog=(
-        "Example: spark-ha job submit count.py --job-id count -- in out\n\n"
+        "Example: spark-ha job submit count count.py -- in out\n\n"
         "Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown, 64 called wrongly, 130 Ctrl-C came "
         "before the answer of `job stop`, `job cancel`, `checkpoint trigger` or `savepoint trigger`; of `job submit` "
         "it is 2."
@@ -41,27 +39,23 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(job.app, name="job")
-job.app.command("history")(history)
 job.app.command("submit", epilog=SUBMIT_EXAMPLES)(submit)
-job.app.command("delete", epilog=DELETE_EXAMPLES)(delete)
-job.app.command("logs")(logs)
 job.app.command("stop")(stop)
 job.app.command("cancel")(cancel)
+job.app.command("restore")(restore)
+job.app.command("recover")(recover_job)
 job.app.command("move")(move)
 job.app.command("release")(release)
 app.add_typer(checkpoint.app, name="checkpoint")
 checkpoint.app.command("verify")(verify_directory)
 checkpoint.app.command("plan")(plan)
 app.add_typer(savepoint.app, name="savepoint")
-app.command("restore")(restore)
-app.add_typer(leader.app, name="leader")
-app.add_typer(metrics.app, name="metrics")
-app.command("recover")(recover)
-app.add_typer(storage.app, name="storage")
+app.add_typer(savepoint.drill_app, name="drill")
+app.add_typer(delete.app, name="delete")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(cluster.acl_app, name="acl")
-app.command("tree")(show_tree)
-app.command("rebuild")(show_rebuild)
+app.add_typer(storage.app, name="storage")
+app.add_typer(metrics.app, name="metrics")
 app.command("examples")(examples)
 
 

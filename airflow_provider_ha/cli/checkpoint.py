@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.checkpoints import CheckpointDeletedView, CheckpointView, checkpoint_list
+from airflow_provider_ha.api.documents.checkpoints import CheckpointView, checkpoint_list
 from airflow_provider_ha.api.documents.history import history_view
-from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.cli import console
-from airflow_provider_ha.cli.completion import checkpoint_names, checkpoint_numbers
+from airflow_provider_ha.cli.completion import checkpoint_numbers
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, who
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm, help_examples
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.jobs.job_context import CallerIdentity
-from airflow_provider_ha.jobs.removal.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.jobs.run_history import read_history
 
 
-DELETE_EXAMPLES = help_examples(
-    "spark-ha checkpoint delete orders checkpoint-7 --yes",
-)
-app = typer.Typer(help="List, show, request, delete and verify checkpoints.", no_args_is_help=True)
+app = typer.Typer(help="List, show, request and verify checkpoints.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -128,55 +122,3 @@ def trigger(
         job.snapshot()  # an unknown job is refused with the list of known jobs
         operation = job.request_checkpoint(operation_id=asked.request_id, requested_by=by)
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
-
-
-@app.command(epilog=DELETE_EXAMPLES)
-def delete(
-    context: typer.Context,
-    job_id: JobId,
-    checkpoint: Annotated[
-        str, typer.Argument(help="checkpoint-7, or 7.", metavar="CHECKPOINT", autocompletion=checkpoint_names)
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Delete a retained checkpoint, with the files that only it needs. Exit 1: it is refused, or does not exist.
-
-    The command refuses the newest checkpoint, the newest proven one, one that a restore, drill or copy reads, and the
-    start of a live run without a proven checkpoint. It reads the newest checkpoint completely, to prove it. If a
-    pointer cannot be read, only the pointer is removed; the command prints where its bytes are kept.
-    """
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=CallerIdentity(force=force))
-        begin = time.monotonic()
-        with console.phases(quiet=as_json) as tell:
-            removal = job.plan_checkpoint_deletion(checkpoint, tell=lambda step: tell(step, time.monotonic() - begin))
-        if not yes:
-            _confirm(job_id, removal, as_json=as_json)
-        job.delete_checkpoint(removal, requested_by=who())
-    if as_json:
-        console.print_json(
-            CheckpointDeletedView(job_id=job_id, checkpoint=removal.number, proven=removal.proven, kept=removal.kept)
-        )
-        return
-    console.out.print(f"checkpoint {removal.number} of job {job_id} is deleted; {removal.proven} is proven and stays")
-    if removal.kept:
-        console.out.print(f"its pointer could not be read; its bytes are kept in {removal.kept}", soft_wrap=True)
-
-
-def _confirm(job_id: str, removal: CheckpointRemoval, *, as_json: bool) -> None:
-    what = f"checkpoint {removal.number} of job {job_id}"
-    if removal.unreadable is not None:
-        console.print_unreadable([UnreadableRecord(f"checkpoint-{removal.number}", removal.unreadable.reason)])
-        console.err.print(
-            f"only its pointer is removed, and its bytes are kept in {removal.kept}; its files stay until the driver "
-            "of the job collects unused files",
-            soft_wrap=True,
-        )
-    taken = (
-        "it cannot be read"
-        if removal.created_at is None
-        else f"taken {removal.created_at:%Y-%m-%d %H:%M} UTC, {console.cut_text(removal.cut)}"
-    )
-    confirm(f"{what} is not deleted", f"Delete {what} ({taken}) for good?", as_json=as_json)

@@ -1,4 +1,4 @@
-"""``spark-ha cluster``, ``acl``, ``tree`` and ``rebuild``: leader, erasure and znodes of a cluster."""
+"""``spark-ha cluster`` and ``acl``: leader, recovery and znodes of a cluster."""
 
 from __future__ import annotations
 
@@ -18,20 +18,28 @@ from airflow_provider_ha.api.documents.history import (
     cluster_show_view,
     recovery_view,
 )
-from airflow_provider_ha.api.documents.operation import ErasureView
 from airflow_provider_ha.api.documents.stores import AclsView, TreeView, rebuild_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import job_ids
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import who
-from airflow_provider_ha.cli.session import AsJson, ClusterTarget, answer, cluster, confirm, help_examples, reported
+from airflow_provider_ha.cli.session import (
+    AsJson,
+    ClusterTarget,
+    DryRun,
+    JobId,
+    Yes,
+    answer,
+    cluster,
+    confirm,
+    reported,
+)
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_acls import AclReport, KazooAcls, check, repair
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.errors import ConfigurationError, LeadershipUnavailableError, UnknownJobError
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
-from airflow_provider_ha.fleet.cluster_removal import erase_cluster, plan_erase
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, ReconcileResult, recover_one
 from airflow_provider_ha.fleet.znode_tree import TreeNode, read_tree
 from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, RebuildResult, plan_rebuild, rebuild
@@ -39,6 +47,9 @@ from airflow_provider_ha.jobs.runs.watchers import read_cluster_leader
 from airflow_provider_ha.names import check_job_id
 
 
+app = typer.Typer(
+    help="Show the leader of a cluster, recover its jobs, show and rebuild its tree in ZooKeeper.", no_args_is_help=True
+)
 acl_app = typer.Typer(
     help="Check and repair the permissions of the cluster's nodes in ZooKeeper.", no_args_is_help=True
 )
@@ -61,7 +72,8 @@ def check_acls(context: typer.Context, as_json: AsJson = False) -> None:
 @acl_app.command("repair")
 def repair_acls(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Give every node the ACL of these credentials. Repeatable, and safe while jobs run with the same credentials.
@@ -75,7 +87,16 @@ def repair_acls(
                 "no credentials are set to protect the nodes",
                 next_step="Set SPARK_HA_DIGEST_AUTH or SPARK_HA_SASL_AUTH, or the login of the connection",
             )
-        report = check(session, base) if dry_run else repair(session, base)
+        report = check(session, base)
+        if not dry_run and report.left:
+            confirm(
+                "no permission is changed",
+                f"Set the ACL of {report.left} nodes to the one of these credentials?",
+                yes=yes,
+                as_json=as_json,
+                show=lambda: _show(report, as_json=False, verb="would be set"),
+            )
+            report = repair(session, base)
     _show(report, as_json=as_json, verb="would be set" if dry_run else "had another ACL")
     raise typer.Exit(Exit.NO if report.left else Exit.YES)
 
@@ -105,6 +126,7 @@ def _show(report: AclReport, *, as_json: bool, verb: str) -> None:
         console.err.print("nodes that refuse these credentials hide the nodes below them; add the old credentials")
 
 
+@app.command("tree")
 def show_tree(
     context: typer.Context,
     job_id: Annotated[
@@ -133,29 +155,39 @@ def show_tree(
         console.print_tree(_branch(tree, Tree(_label(tree, root))))
 
 
+@app.command("rebuild")
 def show_rebuild(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", help="Create the nodes; without it only show them.")] = False,
     missing: Annotated[
         bool,
         typer.Option("--missing", help="Continue although ZooKeeper already has jobs, and create only missing nodes."),
     ] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild the cluster's tree from storage alone, after ZooKeeper has lost its data.
 
-    Without --yes it changes nothing. It never overwrites a node, and leaves a job with a leader alone.
-    Exit 1: no nodes, or not all, could be created.
+    It never overwrites a node, and leaves a job with a leader alone. Exit 1: no nodes, or not all, could be created.
     """
     applied: tuple[RebuildResult, ...] = ()
     with cluster(context, as_json=as_json) as client:
         plan = plan_rebuild(client.config, client.store, client.coordinator)
-        if yes:
+        if not dry_run and plan.jobs:
+            confirm(
+                "no node is created",
+                "Create the missing nodes?",
+                yes=yes,
+                as_json=as_json,
+                show=lambda: _print_plan(client, plan, ()),
+            )
             applied = rebuild(client.config, client.coordinator, plan, missing_only=missing)
     if as_json:
         console.print_json(rebuild_view(plan, applied))
     else:
         _print_plan(client, plan, applied)
+        if dry_run:
+            console.out.print("this was a dry run: ZooKeeper is unchanged")
     raise typer.Exit(Exit.NO if any(job.refused for job in applied) else Exit.YES)
 
 
@@ -200,17 +232,6 @@ def _print_plan(client: HaClient, plan: RebuildPlan, applied: tuple[RebuildResul
             console.err.print(f"not changed: {path} differs from storage", markup=False)
     for refused in (job for job in applied if job.refused):
         console.err.print(f"not rebuilt, job {refused.job_id}: {refused.refused}", markup=False)
-    if not applied and plan.jobs:
-        console.out.print("ZooKeeper is unchanged; add --yes to create the missing nodes")
-
-
-EXAMPLES = help_examples("spark-ha cluster erase --dry-run", "spark-ha cluster erase --yes")
-app = typer.Typer(help="Show the leader of a cluster, or erase all its data.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Show the leader of a cluster, or erase all its data."""
 
 
 @app.command()
@@ -222,51 +243,8 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
     with cluster(context, as_json=as_json) as client:
         leader = read_cluster_leader(client.coordinator, client.paths)
         shown = cluster_show_view(client.config.cluster_id, leader, now=client.clock.now())
-    if as_json:
-        console.print_json(shown)
-    else:
-        console.print_fields(shown.to_json())
+    console.show(shown, as_json=as_json)
     answer(yes=leader is not None)
-
-
-@app.command(epilog=EXAMPLES)
-def erase(
-    context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Erase the data of all jobs of the cluster: records, checkpoints, working directories, files.
-
-    Refused while any job lives, is read or is moved, and while another process recovers jobs: first end
-    `spark-ha recover --watch` and pause the DAG recover_jobs. Submit no job during that time. Savepoints stay, with
-    the files that a restore from them needs: they belong to their users. Epochs stay too, so that no process that was
-    suspended in the meantime can write. Outputs of the jobs, and directories outside the cluster that they have
-    claimed, are not touched.
-
-    Each job is removed completely or stays unchanged. After a crash the same command completes the rest.
-
-    Exit 0: it is erased, also when it was before; 1: it is refused, or another process leads the cluster.
-    """
-    with cluster(context, as_json=as_json) as client:
-        shown = ErasureView.of(plan_erase(client))
-        if not dry_run:
-            _confirm(shown, yes=yes, as_json=as_json)
-            with ClusterLeader(client, by=who(), address="the erase of the cluster") as leader:
-                leader.lead(timeout=0)
-                erase_cluster(client, leader.leadership, by=who())
-            shown = shown.model_copy(update={"state": "erased"})
-    if as_json:
-        console.print_json(shown)
-    else:
-        console.print_fields(shown.to_json())
-
-
-def _confirm(planned: ErasureView, *, yes: bool, as_json: bool) -> None:
-    if yes:
-        return
-    stays = f"cluster {planned.cluster!r} is not erased"
-    confirm(stays, "Erase it?", as_json=as_json, show=lambda: console.print_fields(planned.to_json()))
 
 
 _NEEDS_A_PERSON = frozenset(
@@ -285,12 +263,9 @@ _SILENT = frozenset({ReconcileOutcome.LEFT_ALONE, ReconcileOutcome.PENDING})
 _NOT_FINISHED = frozenset({ReconcileOutcome.NOT_KNOWN, ReconcileOutcome.PENDING})
 
 
+@app.command()
 def recover(
     context: typer.Context,
-    job_id: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOB]", help="Recover only this job, immediately; every lost job without it."),
-    ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", help="Wait until the cluster has no leader, then recover until the end.")
     ] = False,
@@ -305,23 +280,23 @@ def recover(
     """Recover every job whose driver is lost, and clean up after ended jobs, as the cluster's leader.
 
     Exit 0: all is done (with --watch: it was stopped). 1: another process leads the cluster, or a job needs a person
-    (it
-    is in quarantine, or has used up its attempts). 2: the state of a job was still unknown after the wait, or the
-    leadership was lost: start a fresh process.
-
-    With a job: submit that one again if its driver is lost, without the delay of its restart strategy, and without
-    leading the cluster. Exit 0: it is submitted, on its way, or already led. 1: it is in quarantine, or over.
+    (it is in quarantine, or has used up its attempts). 2: the state of a job was still unknown after the wait, or the
+    leadership was lost: start a fresh process. `job recover` recovers one job, without leading the cluster.
     """
-    if job_id is not None:
-        if watch:
-            raise typer.BadParameter("--watch is for every job of the cluster: leave the job out")
-        with cluster(context, as_json=as_json) as client:
-            _show_recovery(client, 0, [recover_one(client, check_job_id(job_id), by=who())], as_json=as_json)
-        return
     with cluster(context, as_json=as_json) as client:
         leader = ClusterLeader(client, by=who(), address=address)
         code = _watch_recovery(leader, as_json=as_json) if watch else _recover(client, leader, wait, as_json=as_json)
     raise typer.Exit(code)
+
+
+def recover_job(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Submit a job again if its driver is lost, without the delay of its restart strategy.
+
+    Exit 0: it is submitted, on its way, or already led. 1: it is in quarantine, or over. `cluster recover` recovers
+    every job of the cluster, and `--watch` keeps at it.
+    """
+    with cluster(context, as_json=as_json) as client:
+        _print_recovery(client, 0, [recover_one(client, check_job_id(job_id), by=who())], as_json=as_json)
 
 
 def _recover(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: bool) -> Exit:
@@ -329,11 +304,11 @@ def _recover(client: HaClient, leader: ClusterLeader, wait: float, *, as_json: b
         leader.lead(timeout=0)
         epoch, attended = leader.epoch, leader.settle(wait)
         leader.collect_blobs()
-    _show_recovery(client, epoch, attended, as_json=as_json)
+    _print_recovery(client, epoch, attended, as_json=as_json)
     return _recovery_exit(attended)
 
 
-def _show_recovery(client: HaClient, epoch: int, attended: Sequence[ReconcileResult], *, as_json: bool) -> None:
+def _print_recovery(client: HaClient, epoch: int, attended: Sequence[ReconcileResult], *, as_json: bool) -> None:
     if as_json:
         console.print_json(recovery_view(client.config.cluster_id, epoch, attended))
     else:

@@ -1,15 +1,13 @@
 """Output of the command: tables for people, one JSON document for programs, errors on stderr.
 
-Reasons and errors name parameters of the operators, as written in a DAG. A reason is recorded once and read from both
-sides, even years later, so the translation happens on output, and records stay unchanged.
+Errors and recorded reasons name options as an operator writes them. An error carries the names that its text has, and
+is shown with the options of the command; recorded reasons are shown unchanged.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
@@ -29,54 +27,6 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.query_names import shown
 
 
-# Parameter of the operators -> option of the command.
-_OPTIONS = {
-    "start_from": "--start-from",
-    "sinks": "--sink",
-    "if_lost": "--if-lost",
-    "accept_verdicts": "--accept-verdict",
-    "accept_unverified": "--accept-unverified",
-    "repeatable": "--repeatable",
-    "allow_new_queries": "--allow-new-queries",
-}
-_TEXT = r"(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-_MAP = rf"\{{{_TEXT}: {_TEXT}(?:, {_TEXT}: {_TEXT})*\}}"
-_LIST = rf"\[{_TEXT}(?:, {_TEXT})*\]"
-_NAMES = r"[\w.-]*\w(?:,[\w.-]*\w)*"  # without quotes: LOSS_POSSIBLE,DUPLICATES_POSSIBLE
-_ANY = "|".join(_OPTIONS)
-_PARAMETER = re.compile(
-    rf"(?<![\w.-])(?:(?P<flag>allow_new_queries)=True"
-    rf"|(?P<list>accept_verdicts|accept_unverified)=(?P<names>{_NAMES})"
-    rf"|(?P<name>{_ANY})=(?P<value>{_TEXT}|{_MAP}|{_LIST}))"
-    rf"(?P<more>, (?=(?:{_ANY})=))?"
-)
-_IMPLIED = ("accept_verdicts", "SAFE")  # the command always accepts it
-
-
-def option_words(text: str) -> str:
-    """Return *text* with options of the command in place of parameters of the operators. Pure."""
-    return _PARAMETER.sub(_option, text)
-
-
-def _option(match: re.Match[str]) -> str:
-    if match["flag"]:
-        words = [_OPTIONS[match["flag"]]]
-    elif match["list"]:
-        words = _repeated(match["list"], match["names"].split(","))
-    else:
-        try:
-            value = ast.literal_eval(match["value"])
-        except (ValueError, SyntaxError):
-            return match[0]
-        values = [f"{name}={each}" for name, each in value.items()] if isinstance(value, dict) else value
-        words = _repeated(match["name"], [values] if isinstance(values, str) else values)
-    return " ".join(words) + (" " if match["more"] else "") if words else match[0]
-
-
-def _repeated(name: str, values: Iterable[str]) -> list[str]:
-    return [f"{_OPTIONS[name]} {shlex.quote(value)}" for value in values if (name, value) != _IMPLIED]
-
-
 class _People(Console):
     """Console that shows names of queries as their script does. Output for programs uses :meth:`out`, from views."""
 
@@ -90,7 +40,7 @@ err = _People(stderr=True, soft_wrap=True, highlight=False)
 _ONE_LINE = 10_000  # columns
 # A JSON record has its moments with microseconds.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_DIGEST, _DIGEST_SHOWN = re.compile("[0-9a-f]{64}"), 12  # as in `spark-ha tree`
+_DIGEST, _DIGEST_SHOWN = re.compile("[0-9a-f]{64}"), 12  # as in `spark-ha cluster tree`
 _NONE = "-"
 _FRACTION = re.compile(r"\.\d+")
 
@@ -98,6 +48,16 @@ _FRACTION = re.compile(r"\.\d+")
 def print_json(document: View | Mapping[str, Any]) -> None:
     """Print *document* as JSON."""
     out.out(json.dumps(document.to_json() if isinstance(document, View) else document, indent=2, default=str))
+
+
+def show(document: View, people: Callable[[], None] | None = None, *, as_json: bool) -> None:
+    """Print a document: as JSON, by *people*, or as its fields."""
+    if as_json:
+        print_json(document)
+    elif people is not None:
+        people()
+    else:
+        print_fields(document.to_json())
 
 
 def _plain(value: Any) -> Any:
@@ -188,9 +148,17 @@ def print_line(line: View, *, as_json: bool) -> None:
 
 def print_error(error: HaError, *, as_json: bool) -> None:
     """Print the error and the next step: on stderr for people, and as a document on stdout for programs."""
-    err.print(f"[bold red]error[/] {escaped(option_words(str(error)))}")
+    text = str(error)
+    for name in error.options:
+        text = text.replace(name, option_word(name))
+    err.print(f"[bold red]error[/] {escaped(text)}")
     if as_json:
         print_json(ErrorDocument(error=error_view(error)))
+
+
+def option_word(name: str) -> str:
+    """Return the option of the command for an option of the operators: ``--start-from`` for ``start_from``."""
+    return f"--{name.replace('_', '-')}"
 
 
 def print_unreadable(pointers: Iterable[UnreadableRecord]) -> None:
@@ -214,7 +182,7 @@ def _print_wide(table: Table | Tree) -> None:
 
 
 def _cell(value: object) -> str:
-    return escaped(option_words(shown(text_of(value))))
+    return escaped(shown(text_of(value)))
 
 
 def text_of(value: object) -> str:

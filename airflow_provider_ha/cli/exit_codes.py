@@ -2,7 +2,7 @@
 
 Only 2 is worth a retry: a wrong call or wrong settings fail again in the same way.
 
-A script that calls ``spark-ha leader show`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
+A script that calls ``spark-ha job leader`` must be able to distinguish "the job has no leader" from "ZooKeeper did not
 answer": only the first is a reason to act.
 """
 

@@ -1,4 +1,4 @@
-"""``spark-ha job``: list, inspect and delete jobs, and print the logs of their drivers."""
+"""``spark-ha job``: list and inspect jobs, their leaders and histories, and print the logs of their drivers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_ha.api.documents.history import HistoryView, JobLeaderView, RunHistoryView, history_view
 from airflow_provider_ha.api.documents.job import (
     JobListView,
     JobRow,
@@ -16,108 +17,39 @@ from airflow_provider_ha.api.documents.job import (
     job_view,
     unreadable_row,
 )
-from airflow_provider_ha.api.documents.operation import DeletionView
 from airflow_provider_ha.api.documents.submission import GraphView, graph_view
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
-from airflow_provider_ha.cli.job_requests import who
-from airflow_provider_ha.cli.session import (
-    AsJson,
-    Force,
-    JobId,
-    Watch,
-    answer,
-    cluster,
-    confirm,
-    help_examples,
-    repeated,
-)
+from airflow_provider_ha.cli.session import INTERVAL, AsJson, Interval, JobId, Watch, answer, cluster, repeated
 from airflow_provider_ha.errors import HaError, UnknownJobError
 from airflow_provider_ha.jobs.condition import JobCondition, decide
 from airflow_provider_ha.jobs.drivers.driver_log import LogPlace, whole_lines
 from airflow_provider_ha.jobs.drivers.run_logs import choose, find_log, hide_secrets, reader
 from airflow_provider_ha.jobs.drivers.run_logs import follow as follow_log
 from airflow_provider_ha.jobs.drivers.spark_release import installed_spark
-from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import read_moved
 from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
+from airflow_provider_ha.jobs.run_history import RUNS, read_history
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.names import check_job_id
 from airflow_provider_ha.redaction import PublicText
 
 
-DELETE_EXAMPLES = help_examples(
-    "spark-ha job delete orders --dry-run",
-    "spark-ha job delete orders --keep-savepoints --yes",
-)
-
-
-def delete(
-    context: typer.Context,
-    job_id: JobId,
-    keep_savepoints: Annotated[
-        bool,
-        typer.Option("--keep-savepoints", help="Its savepoints stay: a later run of the same id starts from them."),
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the objects to remove.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Delete an ended job: runs, checkpoints, working directories, logs of this host, and its savepoints.
-
-    Refused while the job lives, while its files are read, and while it is moved. The job is removed completely or stays
-    unchanged; after a crash the same command completes the rest. Its epoch stays, so that no process that was suspended
-    in the meantime can write, and a new submission of the id has the next one.
-
-    Exit 0: it is deleted, also when it was before; 1: it is refused, the job does not exist, or a reader still holds
-    files of the job, which the same command removes later.
-    """
-    with cluster(context, as_json=as_json) as client:
-        job = client.job(job_id, acting=CallerIdentity(force=force))
-        planned = job.delete(requested_by=who(), keep_savepoints=keep_savepoints, dry_run=True)
-        if dry_run:
-            shown = DeletionView.of(planned)
-        else:
-            _confirm(DeletionView.of(planned), yes=yes, as_json=as_json)
-            shown = DeletionView.of(job.delete(requested_by=who(), keep_savepoints=keep_savepoints))
-    if as_json:
-        console.print_json(shown)
-    else:
-        _print(shown)
-    answer(yes=shown.state != "waiting")
-
-
-def _confirm(planned: DeletionView, *, yes: bool, as_json: bool) -> None:
-    if yes or planned.state == "deleted":
-        return
-    stays = f"job {planned.job_id!r} is not deleted"
-    confirm(stays, "Delete it?", as_json=as_json, show=lambda: _print(planned))
-
-
-def _print(shown: DeletionView) -> None:
-    fields = shown.to_json()
-    if not shown.waiting:
-        del fields["waiting"]
-    console.print_fields(fields)
-    if shown.waiting:
-        kept = " --keep-savepoints" if shown.keep_savepoints else ""
-        again = f"`spark-ha job delete {shown.job_id}{kept}`"
-        console.out.print(f"the job is deleted; repeat {again} once its files have no reader")
-
-
-app = typer.Typer(help="Submit, inspect, stop and cancel jobs.", no_args_is_help=True)
+app = typer.Typer(help="Submit, inspect, stop, restore and move jobs.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_jobs(context: typer.Context, watch: Watch = None, as_json: AsJson = False) -> None:
+def list_jobs(
+    context: typer.Context, watch: Watch = False, interval: Interval = INTERVAL, as_json: AsJson = False
+) -> None:
     """List the jobs of the cluster with their state. Exit 0, even without a job."""
     with cluster(context, as_json=as_json) as client:
-        repeated(lambda: _list(client, as_json=as_json), watch)
+        repeated(lambda: _list(client, as_json=as_json), interval if watch else None)
 
 
 def _list(client: HaClient, *, as_json: bool) -> None:
@@ -133,17 +65,22 @@ def _list(client: HaClient, *, as_json: bool) -> None:
 
 
 @app.command()
-def show(context: typer.Context, job_id: JobId, watch: Watch = None, as_json: AsJson = False) -> None:
+def show(
+    context: typer.Context,
+    job_id: JobId,
+    watch: Watch = False,
+    interval: Interval = INTERVAL,
+    as_json: AsJson = False,
+) -> None:
     """Show one job: state, leader, run, last failure, next attempt, and queries, even before their start.
 
     Also shows the process that watches it and resubmits a lost driver; warns if there is none, with a remedy. For a
-    moved
-    job: its new cluster, and the time of the move.
+    moved job: its new cluster, and the time of the move.
 
     Exit 1: the job does not exist.
     """
     with cluster(context, as_json=as_json) as client:
-        repeated(lambda: _show(client, job_id, as_json=as_json), watch)
+        repeated(lambda: _show(client, job_id, as_json=as_json), interval if watch else None)
 
 
 def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
@@ -184,10 +121,7 @@ def graph(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> Non
     with cluster(context, as_json=as_json) as client:
         job = client.job(job_id)
         shown = _graph(client, job, job.snapshot())
-    if as_json:
-        console.print_json(shown)
-    else:
-        console.print_fields(shown.to_json())
+    console.show(shown, as_json=as_json)
 
 
 def _row(client: HaClient, job_id: str) -> JobRow:
@@ -240,6 +174,7 @@ def _graph(client: HaClient, job: JobClient, snapshot: JobStatus) -> GraphView:
     return graph_view(graph, sha256=run.graph.sha256, pointer=snapshot.graph, site_conf=_site_conf(graph, client))
 
 
+@app.command()
 def logs(
     context: typer.Context,
     job_id: JobId,
@@ -315,3 +250,69 @@ class _PrintedLines:
         """Print the document at the end."""
         if self._as_json and self._place is not None:
             console.print_json(LogView.of(self._place, lines=self._lines))
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    job_id: JobId,
+    runs: Annotated[int, typer.Option(help="How many of the newest runs are shown.", min=1)] = RUNS,
+    as_json: AsJson = False,
+) -> None:
+    """Show the runs of a job, newest first: the leader of each epoch, its begin and end, and the reason of the change.
+
+    Times are UTC. Exit 1: the job does not exist.
+    """
+    with cluster(context, as_json=as_json) as client:
+        shown = history_view(read_history(client.coordinator, client.paths.job(check_job_id(job_id)), runs=runs))
+    if as_json:
+        console.print_json(shown)
+        return
+    console.print_table(
+        ("RUN", "ATTEMPT", "EPOCH", "HOST", "PID", "FROM", "TO", "END", "REASON"),
+        _rows(shown),
+        empty=f"job {job_id} has no run yet",
+    )
+    for run in shown.runs:
+        if run.left_out:
+            console.out.print(f"{run.left_out} earlier attempts of run {run.run} are not shown")
+    if shown.left_out:
+        console.out.print(f"{shown.left_out} earlier runs are not shown: --runs shows more")
+    for broken in shown.unreadable:
+        console.err.print(f"{console.escaped(broken.name)} cannot be read: {console.escaped(broken.reason)}")
+
+
+def _rows(shown: HistoryView) -> list[list[object]]:
+    return [row for run in shown.runs for row in _rows_of_run(run)]
+
+
+def _rows_of_run(run: RunHistoryView) -> list[list[object]]:
+    return [
+        [
+            run.run,
+            epoch.attempt,
+            epoch.epoch,
+            epoch.host,
+            epoch.pid,
+            f"{epoch.led_at or epoch.submitted_at:%Y-%m-%d %H:%M:%S}",
+            f"{epoch.ended_at:%Y-%m-%d %H:%M:%S}" if epoch.ended_at else None,
+            epoch.end,
+            epoch.reason,
+        ]
+        for epoch in run.epochs
+    ]
+
+
+@app.command()
+def leader(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """Show the leader of a job. Exit 0: there is one; 1: the job has no leader; 2: unknown."""
+    with cluster(context, as_json=as_json) as client:
+        snapshot = client.job(job_id).snapshot()
+    shown = JobLeaderView.of(snapshot)
+    if as_json:
+        console.print_json(shown)
+    elif shown.leader is None:
+        console.out.print(f"{job_id} has no leader; its last epoch was {shown.epoch}")
+    else:
+        console.print_fields({"job": job_id, **shown.leader.to_json()})
+    answer(yes=shown.leader is not None)

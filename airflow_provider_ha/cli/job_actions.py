@@ -35,6 +35,7 @@ from airflow_provider_ha.cli.savepoint_target import assigned
 from airflow_provider_ha.cli.session import (
     AsJson,
     ClusterTarget,
+    DryRun,
     Force,
     JobId,
     answer,
@@ -55,6 +56,7 @@ from airflow_provider_ha.names import check_job_id
 
 
 _RUNNING_SECONDS = 600.0
+_JOB = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", show_default=False)]
 _SCRIPT = Annotated[str, typer.Argument(help="The PySpark script.", metavar="SCRIPT", show_default=False)]
 _ARGUMENTS = Annotated[
     list[str] | None,
@@ -66,13 +68,13 @@ _ARGUMENTS = Annotated[
 ]
 
 SUBMIT_EXAMPLES = help_examples(
-    "spark-ha job submit orders.py --job-id orders -- --input /data/in",
-    "spark-ha job submit orders.py --job-id orders --properties-file secrets.conf --packages org.example:lib:1.0",
-    "spark-ha job submit orders.py --job-id orders --request-id release-17 --wait-for finished --json",
+    "spark-ha job submit orders orders.py -- --input /data/in",
+    "spark-ha job submit orders orders.py --properties-file secrets.conf --packages org.example:lib:1.0",
+    "spark-ha job submit orders orders.py --request-id release-17 --wait-for finished --json",
 )
 
 
-@takes(JobSpec, application=_SCRIPT, arguments=_ARGUMENTS)
+@takes(JobSpec, job_id=_JOB, application=_SCRIPT, arguments=_ARGUMENTS)
 def submit(
     context: typer.Context,
     words: dict[str, Any],
@@ -213,17 +215,17 @@ def move(
         ),
     ] = None,
     packages: Annotated[
-        list[str] | None, typer.Option("--package", help="Maven coordinates, in place of the job's; repeatable.")
+        list[str] | None, typer.Option(help="Maven coordinates, in place of the job's; repeatable.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master, in place of the job's.")] = None,
-    accept_verdict: Annotated[
+    accept_verdicts: Annotated[
         list[Verdict] | None, typer.Option(help="Accept this verdict in addition to SAFE; repeatable.")
     ] = None,
     accept_unverified: Annotated[
         list[str] | None, typer.Option(help="Accept unverified facts about this query.", metavar="QUERY")
     ] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for the end of the run.", min=1)] = 600.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show steps and bytes; change nothing.")] = False,
+    dry_run: DryRun = False,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Abandon the move, while the job has no run there.")
     ] = False,
@@ -239,7 +241,16 @@ def move(
     with cluster(context, as_json=as_json) as client:
         if dry_run and abandon:
             raise ConfigurationError("--dry-run and --abandon exclude each other", next_step="Leave one option out")
-        request = _move_request(conf, packages, master, accept_verdict, accept_unverified, stop=stop, wait=wait)
+        request = MoveRequest(
+            requested_by=who(),
+            stop=stop,
+            wait=wait,
+            conf=_changed_conf(conf or []),
+            packages=None if packages is None else tuple(packages),
+            master=master,
+            accept_verdicts=frozenset({Verdict.SAFE, *(accept_verdicts or [])}),
+            accept_unverified=frozenset(accept_unverified or []),
+        )
         with HaClient.open(other_cluster(target, to)) as there:
             if abandon:
                 outcome = client.abandon_move(job_id, there, acting=acting)
@@ -247,32 +258,7 @@ def move(
                 outcome = client.plan_move(job_id, there, request, acting=acting)
             else:
                 outcome = client.move_job(job_id, there, request, acting=acting)
-    if as_json:
-        console.print_json(MoveView.of(outcome))
-    else:
-        _print_move(outcome)
-
-
-def _move_request(
-    conf: list[str] | None,
-    packages: list[str] | None,
-    master: str | None,
-    accept_verdict: list[Verdict] | None,
-    accept_unverified: list[str] | None,
-    *,
-    stop: bool,
-    wait: float,
-) -> MoveRequest:
-    return MoveRequest(
-        requested_by=who(),
-        stop=stop,
-        wait=wait,
-        conf=_changed_conf(conf or []),
-        packages=None if packages is None else tuple(packages),
-        master=master,
-        accept_verdicts=frozenset({Verdict.SAFE, *(accept_verdict or [])}),
-        accept_unverified=frozenset(accept_unverified or []),
-    )
+    console.show(MoveView.of(outcome), lambda: _print_move(outcome), as_json=as_json)
 
 
 def _changed_conf(values: list[str]) -> dict[str, str]:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
-from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
+from tenacity import Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
 
 from airflow_provider_ha.api.documents.operation import OperationView
 from airflow_provider_ha.api.job_client import JobClient
@@ -38,6 +38,9 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import last_failure
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_name
+
+
+_Found = TypeVar("_Found")
 
 
 class WaitFor(str, Enum):
@@ -114,21 +117,24 @@ def await_run(
         tell(said, time.monotonic() - begin)
         return None
 
-    waiting = Retrying(
-        stop=stop_never if seconds is None else stop_after_delay(seconds),
-        wait=wait_exponential(multiplier=0.1, max=2),
-        retry=retry_if_result(lambda found: found is None),
-    )
-    try:
-        found: JobStatus | None = waiting(look)
-    except RetryError:
-        found = None
+    found = _polled(look, seconds)
     if found is None:
         raise OutcomeUnknownError(
             f"run {run} of job {job.job_id!r} is not {wait_for.value} within {seconds:g} s; it continues. Now {said}",
             next_step=f"See `spark-ha job show {job.job_id}` and `spark-ha job logs {job.job_id}`",
         )
     return found
+
+
+def _polled(look: Callable[[], _Found | None], seconds: float | None) -> _Found | None:
+    """Return the first result of *look*; ``None`` when the time is over."""
+    waiting = Retrying(
+        stop=stop_never if seconds is None else stop_after_delay(seconds),
+        wait=wait_exponential(multiplier=0.1, max=2),
+        retry=retry_if_result(lambda found: found is None),
+        retry_error_callback=lambda _: None,
+    )
+    return waiting(look)
 
 
 def _recovered(job: JobClient, snapshot: JobStatus, by: str) -> str:
@@ -212,16 +218,10 @@ def _final(job: JobClient, operation: Operation, seconds: float, tell: Callable[
         except HaError as error:
             said = f"the job cannot be read at the moment: {error.message}"
         tell(said, time.monotonic() - begin)
-        return found
+        return None
 
-    waiting = Retrying(
-        stop=stop_after_delay(seconds),
-        wait=wait_exponential(multiplier=0.1, max=2),
-        retry=retry_if_result(lambda found: found is None or not found.state.final),
-        retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
-    )
-    found = waiting(look)
-    if found is None or not found.state.final:
+    found = _polled(look, seconds)
+    if found is None:
         raise OutcomeUnknownError(
             f"operation {operation.operation_id!r} of job {job.job_id!r} was not answered within {seconds:g} s. "
             f"Now {said}",

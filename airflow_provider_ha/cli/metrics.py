@@ -18,7 +18,7 @@ from airflow_provider_ha.api.documents.view import CopiedFilesView
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.examples import copy_files, print_copied
-from airflow_provider_ha.cli.session import AsJson, Watch, cluster, repeated, reported
+from airflow_provider_ha.cli.session import INTERVAL, AsJson, Interval, Watch, cluster, repeated, reported
 from airflow_provider_ha.errors import ConfigurationError, HaError
 
 
@@ -33,7 +33,8 @@ def targets(
         Path | None,
         typer.Option(help="Write the JSON to this file, for file_sd_configs of Prometheus.", metavar="FILE"),
     ] = None,
-    watch: Watch = None,
+    watch: Watch = False,
+    interval: Interval = INTERVAL,
     as_json: AsJson = False,
 ) -> None:
     """List the drivers' metrics addresses, as Prometheus reads them from a file or over HTTP. Exit 0 even if empty.
@@ -43,7 +44,7 @@ def targets(
     metrics_address. Exit 2: ZooKeeper did not answer; the file of --output is left unchanged.
     """
     with cluster(context, as_json=as_json) as client:
-        repeated(lambda: _targets(client, output, as_json=as_json), watch)
+        repeated(lambda: _targets(client, output, as_json=as_json), interval if watch else None)
 
 
 def _targets(client: HaClient, output: Path | None, *, as_json: bool) -> None:

@@ -1,10 +1,10 @@
-"""``spark-ha restore`` and ``checkpoint plan``: restore a job, or print the plan of a restore of a job or a path."""
+"""``spark-ha job restore`` and ``checkpoint plan``: restore a job, or print the plan of a restore."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -27,8 +27,8 @@ from airflow_provider_ha.checkpoints.spark.places import directory_at, is_hdfs, 
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit, exit_code
 from airflow_provider_ha.cli.savepoint_target import path_of
-from airflow_provider_ha.cli.session import AsJson, Force, cluster, reported
-from airflow_provider_ha.cli.spec_options import Batch, JobOrPlace, accepted, request_of, takes
+from airflow_provider_ha.cli.session import AsJson, DryRun, Force, JobId, cluster, reported
+from airflow_provider_ha.cli.spec_options import accepted, request_of, takes
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.jobs.job_context import CallerIdentity
@@ -166,89 +166,89 @@ def _answer(item: Candidate) -> str:
     return "chosen" if item.accepted else ": ".join(filter(None, (item.file, item.reason)))
 
 
-@takes(RestoreRequest)
+_OF_PLACES = frozenset(
+    {"sinks", "kafka_bootstrap", "kafka_properties", "accept_unverified", "repeatable", "accept_verdicts"}
+)
+
+
+@takes(RestoreRequest, only=_OF_PLACES)
 def plan(
-    context: typer.Context,
+    context: typer.Context,  # noqa: ARG001  # first parameter of each command with derived options
     words: dict[str, Any],
-    job_id: JobOrPlace,
-    batch: Batch = None,
-    force: Force = False,
+    place: Annotated[
+        str,
+        typer.Argument(
+            help="Checkpoint of one query: a directory (write ./NAME for a relative path), s3://bucket/prefix or "
+            "hdfs://namenode:8020/path.",
+            metavar="PATH|URI",
+        ),
+    ],
+    batch: Annotated[
+        int | None,
+        typer.Option(min=0, help="The batch to continue from; default: the newest restorable.", metavar="N"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a restore would do. Changes nothing.
+    """Show what going on from a checkpoint directory in the same output would do. Needs no cluster, changes nothing.
 
-    Of a place, what going on from there in the same output would do; it takes --batch, --sink, --kafka-bootstrap,
-    --kafka-properties, --repeatable, --accept-unverified and --accept-verdict, needs no cluster, and knows only what
-    lies there.
-
-    Exits as `restore` with the same options would at this moment: 0: it would be carried out; 1: it would be refused,
-    because of its verdict, a live run or an owner; 2: what a source or sink has is unknown.
+    `job restore --dry-run` shows the same for a job. Exit 0: it would be carried out; 1: it would be refused, because
+    of its verdict; 2: what a source or sink has is unknown.
     """
-    _show(context, job_id, words, CallerIdentity(force=force), batch, as_json=as_json)
+    with reported(as_json=as_json):
+        if not (is_s3(place) or is_hdfs(place) or path_of(place) is not None):
+            raise ConfigurationError(
+                f"{place!r} is a job id, because it has no slash",
+                next_step=f"Write ./{place} for a directory; `spark-ha job restore {place} --dry-run` plans for a job",
+            )
+        made = _plan_of_place(place, words, batch)
+    refusal = refusal_of(made, accepted(words))
+    _print(made, refusal, as_json=as_json)
+    raise typer.Exit(_code(refusal))
 
 
 @takes(RestoreRequest)
 def restore(
     context: typer.Context,
     words: dict[str, Any],
-    job_id: JobOrPlace,
-    batch: Batch = None,
+    job_id: JobId,
     request_id: Annotated[
         str | None,
         typer.Option(help="Id of the request: a repeated id finds the run again instead of making another."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the effects.")] = False,
+    dry_run: DryRun = False,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring a job back from a checkpoint, a savepoint or directories that Spark wrote elsewhere, as a new run.
 
-    Nothing of the source is changed. With --dry-run it is `checkpoint plan`, also of a place.
+    Nothing of the source is changed. With --dry-run it prints the plan, and exits as the restore would at this moment.
 
     Exit 0: the run is submitted, on this host; 1: it is refused, with the reason and the way out, and nothing was
-    changed. This command does not follow the run: `spark-ha recover --watch`, or a DAG, does.
+    changed; 2: what a source or sink has is unknown. This command does not follow the run: `spark-ha cluster recover
+    --watch`, or a DAG, does.
     """
-    acting = CallerIdentity(force=force)
-    if dry_run:
-        _show(context, job_id, words, acting, batch, request_id, as_json=as_json)
     with reported(as_json=as_json):
-        if is_place(job_id):
+        if "/" in job_id:
             raise ConfigurationError(
-                f"{job_id!r} is a path; 'restore' expects a job id",
-                next_step="`spark-ha restore JOB --start-from PATH` starts a job from it, `spark-ha savepoint restore` "
-                "creates a directory to start from; --dry-run only shows the effects",
+                f"{job_id!r} is a path; 'job restore' expects a job id",
+                next_step="`spark-ha job restore JOB --start-from PATH` starts a job from it, `spark-ha checkpoint "
+                "plan PATH` shows what that would do, `spark-ha savepoint restore` creates a directory to start from",
             )
-        request = request_of(words, job_id, batch, request_id)
+        request = request_of(words, job_id, request_id)
     with cluster(context, as_json=as_json) as client:
-        run = client.job(job_id, acting=acting).restore(request)
+        job = client.job(job_id, acting=CallerIdentity(force=force))
+        if dry_run:
+            shown = job.dry_run(request)
+        else:
+            run = job.restore(request)
+    if dry_run:
+        _print(shown.plan, shown.refusal, as_json=as_json)
+        raise typer.Exit(_code(shown.refusal))
     if as_json:
         console.print_json(SubmittedRunView.of(run))
     else:
         said = "is submitted" if run.created else "was submitted by an earlier request of this id"
         console.out.print(f"run {run.run} of job {job_id} {said}; see `spark-ha job show {job_id}`")
-
-
-def _show(
-    context: typer.Context,
-    target: str,
-    words: dict[str, Any],
-    acting: CallerIdentity,
-    batch: int | None,
-    request_id: str | None = None,
-    *,
-    as_json: bool,
-) -> NoReturn:
-    """Print the plan of a restore, and end as the restore itself would at this moment."""
-    with reported(as_json=as_json):
-        if is_place(target):
-            made = place_plan(words, target, batch)
-            _print(made, None, as_json=as_json)
-            raise typer.Exit(_code(refusal_of(made, accepted(words))))
-        request = request_of(words, target, batch, request_id)
-    with cluster(context, as_json=as_json) as client:
-        shown = client.job(request.job_id, acting=acting).dry_run(request)
-    _print(shown.plan, shown.refusal, as_json=as_json)
-    raise typer.Exit(_code(shown.refusal))
 
 
 def _print(made: RestorePlan, refusal: HaError | None, *, as_json: bool) -> None:
@@ -264,37 +264,15 @@ def _code(refusal: HaError | None) -> Exit:
     return Exit.YES if refusal is None else exit_code(refusal)
 
 
-def is_place(target: str) -> bool:
-    """Whether a word names a checkpoint by its place; a word without a slash is a job id.
-
-    :raises ConfigurationError: It is a URI of a file system that this process cannot read.
-    """
-    return is_s3(target) or is_hdfs(target) or path_of(target) is not None
-
-
-def plan_of_place(
-    target: str,
-    *,
-    batch: int | None,
-    sinks: list[str],
-    kafka_bootstrap: list[str],
-    kafka_properties: str | None,
-    accept_unverified: list[str],
-    repeatable: list[str],
-) -> RestorePlan:
-    """Return the plan to continue from the checkpoint at *target*.
-
-    :raises ConfigurationError: An option names another query, or is repeated.
-    :raises HaError: As ``plan_directory``.
-    """
+def _plan_of_place(target: str, words: dict[str, Any], batch: int | None) -> RestorePlan:
     place = _named(target)
     query = place.rpartition("/")[2] or place
     names = {query, own_name(query)} if is_query_directory(query) else {query}
-    servers = _one("--kafka-bootstrap", names, kafka_bootstrap)
-    for option, named in (("--accept-unverified", accept_unverified), ("--repeatable", repeatable)):
-        if strange := sorted(set(named) - names):
+    servers, properties = _one("kafka_bootstrap", names, words), words["kafka_properties"]
+    for option in ("accept_unverified", "repeatable"):
+        if strange := sorted(set(words[option] or ()) - names):
             raise ConfigurationError(
-                f"{option} names {strange}, but the query is {query}", next_step="Correct the name"
+                f"{console.option_word(option)} names {strange}, but the query is {query}", next_step="Correct the name"
             )
 
     def ask(_: str, topics: frozenset[str]) -> Mapping[Partition, PartitionOffsets]:
@@ -303,17 +281,17 @@ def plan_of_place(
                 f"the brokers of {', '.join(sorted(topics))} are not configured, and a checkpoint does not name them",
                 next_step="Name them (--kafka-bootstrap host:port)",
             )
-        return held_offsets(servers, topics, properties=Path(kafka_properties) if kafka_properties else None)
+        return held_offsets(servers, topics, properties=Path(properties) if properties else None)
 
     return plan_directory(
         query,
         directory_at(place),
-        sink=_sink(_one("--sink", names, sinks)),
+        sink=_sink(_one("sinks", names, words)),
         now=SystemClock().now(),
         ask_kafka=ask,
         batch=batch,
-        accept_unverified=(query,) if accept_unverified else (),
-        repeatable=bool(repeatable),
+        accept_unverified=(query,) if words["accept_unverified"] else (),
+        repeatable=bool(words["repeatable"]),
     )
 
 
@@ -329,44 +307,11 @@ def _sink(said: str | None) -> QuerySink:
     return sink_named(said)
 
 
-def _one(option: str, names: Collection[str], values: list[str]) -> str | None:
+def _one(option: str, names: Collection[str], words: dict[str, Any]) -> str | None:
+    values = words[option] or []
     if len(values) > 1:
-        raise ConfigurationError(f"{option} is given {len(values)} times for one query", next_step="Give it once")
+        raise ConfigurationError(
+            f"{console.option_word(option)} is given {len(values)} times for one query", next_step="Give it once"
+        )
     named = next((name for name in names if values and values[0].startswith(f"{name}=")), None)
     return values[0].removeprefix(f"{named}=") if values else None
-
-
-# Of the checkpoint at a path, without a job.
-_OF_PLACES = frozenset(
-    {
-        "sinks",
-        "kafka_bootstrap",
-        "kafka_properties",
-        "accept_unverified",
-        "repeatable",
-        "accept_verdicts",
-        "allow_remote_executors",
-    }
-)
-
-
-def place_plan(words: Mapping[str, Any], place: str, batch: int | None) -> RestorePlan:
-    """Return the restore plan of a checkpoint path without a managed job.
-
-    :raises ConfigurationError: The words do not fit a place.
-    :raises HaError: As ``plan_of_place``.
-    """
-    if of_jobs := sorted(name for name, value in words.items() if value is not None and name not in _OF_PLACES):
-        raise ConfigurationError(
-            f"{place!r} is a path; {', '.join(of_jobs)} apply only to checkpoints of a job",
-            next_step="Remove the option, or name the job",
-        )
-    return plan_of_place(
-        place,
-        batch=batch,
-        sinks=words["sinks"] or [],
-        kafka_bootstrap=words["kafka_bootstrap"] or [],
-        kafka_properties=words["kafka_properties"],
-        accept_unverified=words["accept_unverified"] or [],
-        repeatable=words["repeatable"] or [],
-    )

@@ -1,4 +1,4 @@
-"""``spark-ha savepoint``: savepoints of a job, restore drills, and savepoints as directories and archives."""
+"""``spark-ha savepoint`` and ``drill``: savepoints of a job, and rehearsals of its restore."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_ha.api.documents.checkpoints import SavepointDisposalView, SavepointView, savepoint_list
+from airflow_provider_ha.api.documents.checkpoints import SavepointView, savepoint_list
 from airflow_provider_ha.api.documents.history import DrillView, drill_list
-from airflow_provider_ha.checkpoints.spark.places import is_s3
 from airflow_provider_ha.checkpoints.store.payload_collector import MANY
-from airflow_provider_ha.checkpoints.store.savepoints import savepoint_prefix
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import named_savepoint
 from airflow_provider_ha.cli import console, savepoint_files
 from airflow_provider_ha.cli.completion import savepoint_ids
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import RequestId, WaitSeconds, asking, await_operation, operation_id, who
-from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP, SavepointOf
-from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster, confirm, reported
+from airflow_provider_ha.cli.savepoint_target import SAVEPOINT_HELP
+from airflow_provider_ha.cli.session import AsJson, Force, JobId, cluster
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.job_context import CallerIdentity
 from airflow_provider_ha.jobs.verification.job_drill import DrillLimits, DrillRequest, drill
@@ -67,10 +65,7 @@ def run_drill(
             options=ProofOptions(start=not load_only, heap=heap, deadline=deadline),
         )
         done = drill(client.context(job_id), request, lambda line: console.err.print(line, markup=False))
-    if as_json:
-        console.print_json(DrillView.of(done))
-    else:
-        _print(done)
+    console.show(DrillView.of(done), lambda: _print(done), as_json=as_json)
     raise typer.Exit(_ANSWER[done.verdict])
 
 
@@ -130,9 +125,9 @@ def _queries(done: Drill) -> Iterator[tuple[object, ...]]:
 
 app = typer.Typer(
     help=(
-        "Savepoints of managed jobs (list, show, trigger, dispose, drill, drills), and savepoints as directories and "
-        "archives, which need neither ZooKeeper nor Airflow (create, verify, export, import, restore; on S3 also "
-        "dispose). A word with a slash is a path, a word without one is a job id."
+        "Savepoints of managed jobs (list, show, trigger), and savepoints as directories and archives, which need "
+        "neither ZooKeeper nor Airflow (create, verify, export, import, restore). A word with a slash is a path, a "
+        "word without one is a job id."
     ),
     no_args_is_help=True,
 )
@@ -141,8 +136,9 @@ app.command()(savepoint_files.verify)
 app.command()(savepoint_files.export)
 app.command("import")(savepoint_files.import_archive)
 app.command()(savepoint_files.restore)
-app.command("drill")(run_drill)
-app.command("drills")(list_drills)
+drill_app = typer.Typer(help="Rehearse the restore of a job, and list earlier rehearsals.", no_args_is_help=True)
+drill_app.command("run")(run_drill)
+drill_app.command("list")(list_drills)
 
 SavepointId = Annotated[str, typer.Argument(help=SAVEPOINT_HELP, metavar="SAVEPOINT", autocompletion=savepoint_ids)]
 
@@ -179,7 +175,7 @@ def list_savepoints(context: typer.Context, job_id: JobId, as_json: AsJson = Fal
         oldest = min(listing.pointers, key=lambda pointer: pointer.created_at)
         console.err.print(
             f"warning: the records of {recorded} checkpoints are kept for exact replay, by savepoint "
-            f"{oldest.savepoint_id} above all: dispose of savepoints that you no longer need"
+            f"{oldest.savepoint_id} above all: delete savepoints that you no longer need"
         )
     console.print_unreadable(listing.unreadable)
 
@@ -234,7 +230,7 @@ def trigger(
     For an ended job no driver is needed: this command copies its newest proven checkpoint, which `--wait` does not
     shorten. With a schedule whose newest savepoint already has that checkpoint, that savepoint is the answer.
 
-    Only `savepoint dispose` removes a savepoint without a schedule.
+    Only `delete savepoint` removes a savepoint without a schedule.
 
     Ctrl-C ends the wait, not the savepoint of a driver (exit 130): the same command with `--request-id` shows its
     outcome. A copy that this command makes itself ends with it, and its files are removed.
@@ -258,46 +254,3 @@ def trigger(
                 tell=lambda step: tell(step, time.monotonic() - begin),
             )
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
-
-
-@app.command()
-def dispose(
-    context: typer.Context,
-    target: Annotated[
-        str, typer.Argument(help="Id of the job, or s3://bucket/prefix/NAME of a savepoint.", metavar="JOB|URI")
-    ],
-    savepoint_id: SavepointOf = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
-    force: Force = False,
-    as_json: AsJson = False,
-) -> None:
-    """Remove a savepoint permanently. At a URI also the files that interrupted attempts left three days ago.
-
-    Exit 1: it does not exist, or a live run or a reader needs it. Exit 64: without --yes there is no terminal to ask
-    at.
-    """
-    if is_s3(target):
-        with reported(as_json=as_json):
-            place = savepoint_prefix.SavepointPrefix(target)
-            what = f"savepoint {target}"
-            if not yes:
-                confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
-            savepoint_prefix.dispose(place)
-            disposal = SavepointDisposalView(savepoint_id=str(place))
-    else:
-        if savepoint_id is None:
-            raise typer.BadParameter("name the savepoint of the job", param_hint="SAVEPOINT")
-        with cluster(context, as_json=as_json) as client:
-            job = client.job(target, acting=CallerIdentity(force=force))
-            found = named_savepoint(job.savepoints, savepoint_id)
-            job.savepoints.load(found)
-            label = f" ({found.label})" if found.label else ""
-            what = f"savepoint {found.savepoint_id}{label} of job {target}"
-            if not yes:
-                confirm(f"{what} is not removed", f"Remove {what} for good?", as_json=as_json)
-            job.dispose_savepoint(found.savepoint_id, requested_by=who())
-            disposal = SavepointDisposalView(job_id=target, savepoint_id=found.savepoint_id)
-    if as_json:
-        console.print_json(disposal)
-    else:
-        console.out.print(f"{what} is removed", markup=False)

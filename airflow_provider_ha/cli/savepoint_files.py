@@ -142,10 +142,7 @@ def verify(
     """
     with located(context, target, savepoint_id, as_json=as_json) as stored:
         report = judge(stored, depth=depth.value, spark_version=spark_version, processes=processes)
-    if as_json:
-        console.print_json(savepoint_verification(report))
-    else:
-        _print_report(report)
+    console.show(savepoint_verification(report), lambda: _print_report(report), as_json=as_json)
     raise typer.Exit({True: Exit.YES, False: Exit.NO, None: Exit.UNKNOWN}[report.restorable])
 
 

@@ -27,10 +27,9 @@ from airflow_provider_ha.jobs.options.job_spec import SparkPlace
 from airflow_provider_ha.names import check_job_id
 
 
-Watch = Annotated[
-    float | None,
-    typer.Option("--watch", help="Repeat at this interval in seconds, until Ctrl-C.", metavar="SECONDS", min=0.5),
-]
+Watch = Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")]
+Interval = Annotated[float, typer.Option(help="With --watch: seconds between two outputs.", min=0.5)]
+INTERVAL = 2.0
 
 
 def repeated(show: Callable[[], None], every: float | None) -> None:
@@ -66,6 +65,8 @@ def help_examples(*lines: str) -> str:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the effects.")]
 Force = Annotated[bool, typer.Option("--force", help="Act although the job belongs to a DAG.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job.", metavar="JOB", autocompletion=job_ids)]
 
@@ -157,15 +158,18 @@ def answer(*, yes: bool) -> None:
     raise typer.Exit(Exit.YES if yes else Exit.NO)
 
 
-def confirm(stays: str, question: str, *, as_json: bool, show: Callable[[], None] = lambda: None) -> None:
-    """Ask; a no ends the command with exit code 1.
+def confirm(stays: str, question: str, *, yes: bool, as_json: bool, show: Callable[[], None] = lambda: None) -> None:
+    """Ask, unless the call has ``--yes``; a no ends the command with exit code 1.
 
     :param stays: The unchanged object, for the error without a terminal: "job 'orders' is not deleted".
-    :param show: Called before the question, to print its object.
+    :param show: Called before the question or the refusal, to print its object; not for JSON.
     :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
     """
+    if yes:
+        return
+    if not as_json:
+        show()
     if as_json or not sys.stdin.isatty():
         raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
-    show()
     if not typer.confirm(question, err=True):
         answer(yes=False)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -17,6 +16,7 @@ import typer
 
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.spark.places import is_hdfs, is_s3, output_place
+from airflow_provider_ha.cli.console import option_word
 from airflow_provider_ha.cli.job_requests import operation_id
 from airflow_provider_ha.cli.savepoint_target import assigned, before_a_place, of_query, path_of
 from airflow_provider_ha.cli.session import ClusterTarget
@@ -92,54 +92,37 @@ def visible_secrets(conf: Sequence[str], env: Sequence[str]) -> list[str]:
 _PLACE = re.compile(r"[./]|\w[\w+.-]*:/")  # beginning of a path or a URI
 
 
-@dataclass(frozen=True, slots=True)
-class AdoptedDirectories:
-    """Query -> checkpoint directory, and query -> sink; empty without a path."""
+def _started(words: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """Return the checkpoint of a job, or ``[QUERY=]PATH`` words, that ``--start-from`` names.
 
-    directories: dict[str, str]
-    sinks: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class StartOption:
-    """Parsed ``--start-from``.
-
-    :param word: Checkpoint of a job.
-    :param directories: ``[QUERY=]PATH`` words, instead of *word*; may be empty.
+    :raises ConfigurationError: Its words contradict each other.
     """
-
-    word: str = LATEST
-    directories: tuple[str, ...] = ()
-
-
-def start_words(words: Sequence[str] | None) -> StartOption:
-    """Parse the words of ``--start-from``.
-
-    :raises ConfigurationError: They contradict each other.
-    """
-    named = words or ()
-    if any("/" in word for word in named):
-        if other := [word for word in named if "/" not in word]:
+    named = tuple(words or ())
+    if not any("/" in word for word in named):
+        if len(named) > 1:
             raise ConfigurationError(
-                f"--start-from {other[0]} names no directory, and another value does", next_step="Name only directories"
+                f"--start-from {' '.join(named)} names no directories",
+                next_step="Write one word, or one [QUERY=]PATH for each query",
             )
-        return StartOption(directories=tuple(named))
-    if len(named) > 1:
+        return (*named, LATEST)[0], ()
+    if other := [word for word in named if "/" not in word]:
         raise ConfigurationError(
-            f"--start-from {' '.join(named)} names no directories",
-            next_step="Write one word, or one [QUERY=]PATH for each query",
+            f"--start-from {other[0]} names no directory, and another value does", next_step="Name only directories"
         )
-    return StartOption(named[0]) if named else StartOption()
+    return LATEST, named
 
 
-def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None = None) -> AdoptedDirectories:
-    """Return the named checkpoint directories and sinks.
+def adopted(
+    adopt: Sequence[str], sinks: Sequence[str], source_job: str | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return query -> checkpoint directory, and query -> sink.
 
     :raises ConfigurationError: A word cannot be parsed, or contradicts another.
     """
     if adopt and source_job is not None:
         raise ConfigurationError(
-            "--start-from names directories, and --from-job the checkpoints of a job", next_step="Leave one option out"
+            "--start-from names directories, and --source-job the checkpoints of a job",
+            next_step="Leave one option out",
         )
     found: dict[str, str] = {}
     for value in adopt:
@@ -147,7 +130,7 @@ def adopted(adopt: Sequence[str], sinks: Sequence[str], source_job: str | None =
         place = _place(text)
         if found.setdefault(name or place.rpartition("/")[2], place) != place:
             raise ConfigurationError(f"query {name!r} is named twice", next_step="Name each query once, as QUERY=PATH")
-    return AdoptedDirectories(found, dict(_sink(value, list(found)) for value in sinks))
+    return found, dict(_sink(value, list(found)) for value in sinks)
 
 
 def _place(text: str) -> str:
@@ -174,18 +157,6 @@ def _named(value: str) -> tuple[str | None, str]:
     return (name, rest) if equals and name and "/" not in name else (None, value)
 
 
-JobOrPlace = Annotated[
-    str,
-    typer.Argument(
-        help="Id of a managed job, or path of one query's checkpoint: a directory (a word with a slash is a path: "
-        "write ./NAME), or s3://bucket/prefix.",
-        metavar="JOB|PATH|URI",
-    ),
-]
-Batch = Annotated[
-    int | None,
-    typer.Option(min=0, help="With a path: the batch to continue from; default: the newest restorable.", metavar="N"),
-]
 _COMMAS = ("py_files", "files", "jars", "archives", "packages")  # lists that a word may hold, as for spark-submit
 
 
@@ -194,26 +165,21 @@ def accepted(words: Mapping[str, Any]) -> frozenset[Verdict]:
     return frozenset({Verdict.SAFE, *(words["accept_verdicts"] or ())})
 
 
-def request_of(words: Mapping[str, Any], job_id: str, batch: int | None, request_id: str | None) -> RestoreRequest:
+def request_of(words: Mapping[str, Any], job_id: str, request_id: str | None) -> RestoreRequest:
     """Return the request to a job.
 
     :param words: Option of the request -> its words; ``None`` for one that is left out.
     :raises ConfigurationError: The words do not fit a job, or each other.
     """
-    if batch is not None:
-        raise ConfigurationError(
-            "--batch applies to the path of a checkpoint; checkpoints of a job have numbers",
-            next_step="Name the checkpoint with --start-from checkpoint-<n>",
-        )
-    start = start_words(words["start_from"])
-    named = adopted(start.directories, words["sinks"] or (), words["source_job"])
+    start_from, places = _started(words["start_from"])
+    directories, sinks = adopted(places, words["sinks"] or (), words["source_job"])
     given = {
         **words,
         **split_lists(words),
         "conf": spark_conf(words["conf"], None) if words["conf"] else None,
         "env": driver_environment(words["env"]) if words["env"] else None,
-        "start_from": start.word,
-        "sinks": named.sinks,
+        "start_from": start_from,
+        "sinks": sinks,
         "accept_verdicts": accepted(words),
         "kafka_bootstrap": by_query("--kafka-bootstrap", words["kafka_bootstrap"]),
     }
@@ -223,7 +189,7 @@ def request_of(words: Mapping[str, Any], job_id: str, batch: int | None, request
         subject=f"the restore of job {job_id!r}",
         job_id=job_id,
         request_id=request_id or operation_id("restore"),
-        adopt=named.directories,
+        adopt=directories,
     )
 
 
@@ -267,8 +233,14 @@ def spec_of(
     :raises ConfigurationError: A word cannot be read, or words do not fit one another.
     """
     where = target.driver_place(spark_conn_id)
-    engine_options = assigned(words["engine_options"] or [], "--engine-option")
-    start_from, sinks = _start(words["start_from"], words["sinks"])
+    engine_options = assigned(words["engine_options"] or [], "--engine-options")
+    start_from, places = _started(words["start_from"])
+    if words["sinks"] and not places:
+        raise ConfigurationError(
+            f"--start-from {start_from} names no directories",
+            next_step="Remove --sinks: it applies only to directories",
+        )
+    directories, sinks = adopted(places, words["sinks"] or ())
     given = {
         **words,
         **split_lists(words),
@@ -276,7 +248,7 @@ def spec_of(
         "env": driver_environment(words["env"] or []),
         **where.options(words["master"], words["engine"], engine_options),
         "kafka_bootstrap": by_query("--kafka-bootstrap", words["kafka_bootstrap"]),
-        "start_from": start_from,
+        "start_from": directories or start_from,
         "sinks": sinks,
         "accept_verdicts": {Verdict.SAFE, *(words["accept_verdicts"] or ())},
     }
@@ -284,34 +256,30 @@ def spec_of(
     return read(JobSpec, given, subject=subject, request_id=request_id or operation_id("submit"))
 
 
-def _start(start_from: list[str] | None, sinks: list[str] | None) -> tuple[str | Mapping[str, str], Mapping[str, str]]:
-    words = start_words(start_from)
-    if words.directories:
-        found = adopted(words.directories, sinks or [])
-        return found.directories, found.sinks
-    if sinks:
-        raise ConfigurationError(
-            f"--start-from {words.word} names no directories",
-            next_step="Remove --sink: it applies only to directories",
-        )
-    return words.word, {}
-
-
 _SINGLE = (int, float, bool)
+# Options that a description may name.
+_DESCRIBED = {*options_of(JobSpec), *options_of(RestoreRequest), "spark_conn_id"}
 
 
-def takes(model: type[Any], **arguments: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(
+    model: type[Any], only: Collection[str] | None = None, **arguments: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the parameter ``words`` of a command by one parameter for each option of *model*.
 
     The command gets option -> value as ``words``; ``None`` for an option that is left out.
 
+    :param only: The options that the command has; all without it.
     :param arguments: Positional arguments of the command, by the name of their option: annotation of the parameter.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(command, include_extras=True)
         own = {name: each for name, each in inspect.signature(command).parameters.items() if name != "words"}
-        options = {name: each for name, each in options_of(model).items() if not each.of_task}
+        options = {
+            name: each
+            for name, each in options_of(model).items()
+            if not each.of_task and (only is None or name in only)
+        }
         context, *rest = [
             each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name]) for name, each in own.items()
         ]
@@ -340,21 +308,21 @@ def _parameter(option: Option, argument: Any) -> inspect.Parameter:
 
 
 def _annotation(option: Option) -> Any:
-    kind, word = _parameter_type(option.field.annotation), f"--{option.name.replace('_', '-')}"
-    named = option.shown.get("words", (word,))
-    settings: dict[str, Any] = {"help": help_text(option)}
+    kind, word = _parameter_type(option.field.annotation), option_word(option.name)
     if kind is bool:
-        named = (f"{word}/--no-{word[2:]}",)
+        word = f"{word}/--no-{word[2:]}"
+    settings: dict[str, Any] = {"help": help_text(option)}
     for name, setting in (("group", "rich_help_panel"), ("metavar", "metavar")):
         if option.shown.get(name):
             settings[setting] = option.shown[name]
-    return Annotated[kind if option.field.is_required() else kind | None, typer.Option(*named, **settings)]
+    return Annotated[kind if option.field.is_required() else kind | None, typer.Option(word, **settings)]
 
 
 def help_text(option: Option) -> str:
     """Return the description of an option for a terminal, with its default."""
     text = option.shown.get("command") or option.field.description or ""
-    text = re.sub(r"(?<![\w*])\*(\w+)\*(?![\w*])", lambda found: f"--{found[1].replace('_', '-')}", text)
+    for name in _DESCRIBED:
+        text = text.replace(f"*{name}*", option_word(name))
     text = text.replace("``", "`").replace("[", "\\[")
     if option.field.is_required():
         return text

@@ -170,10 +170,7 @@ def verify_directory(
 
 
 def _report_answer(path: str, report: VerificationReport, *, as_json: bool) -> bool | None:
-    if as_json:
-        console.print_json(VerificationView.of(report))
-    else:
-        print_report(path, report)
+    console.show(VerificationView.of(report), lambda: print_report(path, report), as_json=as_json)
     return report.startable
 
 

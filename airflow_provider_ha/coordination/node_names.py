@@ -86,7 +86,7 @@ def ours(names: Iterable[str], is_ours: Callable[[str], bool], *, parent: str) -
 def report_stray(path: str, reason: str) -> None:
     """Log a node that is left unchanged, once per process."""
     log.warning(
-        "znode %s is foreign and is left alone: %s. See it with `spark-ha tree`; remove it by hand",
+        "znode %s is foreign and is left alone: %s. See it with `spark-ha cluster tree`; remove it by hand",
         path,
         reason,
     )

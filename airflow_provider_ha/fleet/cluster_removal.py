@@ -102,7 +102,7 @@ class Erasure:
     """
 
     cluster: str
-    state: Literal["planned", "erased"]
+    state: Literal["planned", "deleted"]
     jobs: tuple[str, ...]
     runs: int
     checkpoints: int
@@ -197,8 +197,8 @@ def _require_known(client: HaClient) -> None:
         raise JobStateError(
             f"there are files of {', '.join(strange[:_NAMED])}{' and others' if len(strange) > _NAMED else ''}, and "
             f"ZooKeeper does not know these jobs in cluster {client.config.cluster_id!r}, so the cluster is unchanged",
-            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
-            "recreates the jobs",
+            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha cluster "
+            "rebuild` recreates the jobs",
         )
 
 
@@ -233,7 +233,7 @@ def _owned_by_users(client: HaClient, jobs: list[JobContext]) -> _UserData:
         if without:
             raise CheckpointMissingError(
                 f"savepoint {without[0]!r} of job {job.job_id!r} has no manifest, so its files are unknown",
-                next_step=f"Mount its storage, or `spark-ha savepoint dispose {job.job_id} {without[0]}`",
+                next_step=f"Mount its storage, or `spark-ha delete savepoint {job.job_id} {without[0]}`",
             )
         if directories or names:
             # The payloads hold the boundaries of later batches, which a restore needs to repeat those exactly.
@@ -252,7 +252,7 @@ def _beginning(store: ObjectStore) -> datetime:
     """Return a moment in the store's own time: earlier writes are older, later writes are not.
 
     Stores count in steps (S3 in seconds, file systems in clock ticks), so this waits for the next step. If the store's
-    clock does not advance, objects written in its last step stay for ``spark-ha storage orphans``.
+    clock does not advance, objects written in its last step stay for ``spark-ha storage clean``.
     """
     probe = f"erase-{new_id()}"
     first = _written(store, probe)

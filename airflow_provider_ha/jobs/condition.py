@@ -95,13 +95,14 @@ class _Row:
 
 
 _RELEASE = "Repair the cause, then `spark-ha job release {job.job_id}`"
-_INSPECT = "Inspect the job with `spark-ha tree`"
+_INSPECT = "Inspect the job with `spark-ha cluster tree`"
 _SUBMIT = (
-    "Submit it again (SparkHaSubmitOperator), or restore it: `spark-ha restore {job.job_id}`, SparkHaRestoreOperator"
+    "Submit it again (SparkHaSubmitOperator), or restore it: `spark-ha job restore {job.job_id}`, "
+    "SparkHaRestoreOperator"
 )
 _REPAIR = (
     "Read the driver's log with `spark-ha job logs {job.job_id}`, then submit the job again (SparkHaSubmitOperator), "
-    "or restore it from its latest checkpoint: `spark-ha restore {job.job_id}`, SparkHaRestoreOperator"
+    "or restore it from its latest checkpoint: `spark-ha job restore {job.job_id}`, SparkHaRestoreOperator"
 )
 _LED_ON = "{job.state.value}, and its leader is still there"
 _STRAY = "{job.state.value}, but it still has a graph pointer: it is never run again"

@@ -136,7 +136,7 @@ def require_over(job: JobContext) -> None:
         raise JobStateError(
             f"run {snapshot.run.run.number} of job {job.job_id!r} is {snapshot.state.value} and has no result",
             next_step=f"End it first: `spark-ha job stop {job.job_id}` or `spark-ha job cancel {job.job_id}`; "
-            "`spark-ha recover` continues it",
+            "`spark-ha cluster recover` continues it",
         )
     for what in readers(job):
         raise JobStateError(

@@ -65,7 +65,7 @@ class SparkHaFollowOperator(SparkHaWatchOperator):
             raise JobStateError(
                 f"job {self.job_id!r} does not have {missing}: {has}",
                 next_step="Submit or restore the job first: SparkHaSubmitOperator, SparkHaRestoreOperator, or "
-                f"`spark-ha restore {self.job_id}`",
+                f"`spark-ha job restore {self.job_id}`",
             )
         paths = self.paths(client)
         if named is None:

@@ -2,7 +2,7 @@
 
 The task holds the lock only while it has work: between two DAG runs the cluster has no leader, so any deployment may
 lead next. Of several concurrent tasks one leads; the others wait for it or are skipped. A cluster led by a permanent
-``spark-ha recover --watch`` is left to that process.
+``spark-ha cluster recover --watch`` is left to that process.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class SparkHaRestoreDrillOperator(SparkHaBaseOperator):
 
     Spark loads each query's whole state and executes a batch without input. The job's own application, read from
     storage, starts the queries, without their sinks. The job may be running and is not affected: the drill does not
-    touch its sinks, its lock or its directories. The result is stored with the job; ``spark-ha savepoint drills`` lists
+    touch its sinks, its lock or its directories. The result is stored with the job; ``spark-ha drill list`` lists
     all results.
 
     Returns ``drill_id``, ``verdict``, ``reasons``, ``source``, ``taken_at``, ``age_seconds``, ``cut``, ``size``,

@@ -15,12 +15,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "options.md"
 _HEAD = """\
 # Options of a job
 
-Options of `SparkHaSubmitOperator` and `spark-ha job submit`, then of `SparkHaRestoreOperator` and `spark-ha restore`.
-An option has one name: `restart_delay` of the operator is `--restart-delay` of the command. An operator takes options
-with an entry in the second column in the mapping of that name: `ha={"restart_delay": 5}`. A value that is not a
-template is checked when Airflow parses the DAG, a template when the task runs. An error names all options that cannot
-be used. Durations are seconds; an operator also takes a `timedelta`. `None` and a template that renders to nothing mean
-the default.
+Options of `SparkHaSubmitOperator` and `spark-ha job submit`, then of `SparkHaRestoreOperator` and
+`spark-ha job restore`. An option has one name: `restart_delay` of the operator is `--restart-delay` of the command. An
+operator takes options with an entry in the second column in the mapping of that name: `ha={"restart_delay": 5}`. A
+value that is not a template is checked when Airflow parses the DAG, a template when the task runs. An error names all
+options that cannot be used. Durations are seconds; an operator also takes a `timedelta`. `None` and a template that
+renders to nothing mean the default.
 
 `python -m tests.docs.options_page` generates this page from `JobSpec` and `RestoreRequest`. A test checks that it is
 current.

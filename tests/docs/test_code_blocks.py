@@ -165,7 +165,7 @@ def test_examples_in_help_are_of_the_command_and_name_options_that_exist(command
 
 
 def test_help_has_examples() -> None:
-    assert {"job submit", "job delete"} <= set(helps_with_examples())
+    assert {"job submit", "delete job"} <= set(helps_with_examples())
 
 
 @pytest.mark.long

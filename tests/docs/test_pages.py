@@ -141,7 +141,7 @@ def test_page_with_a_dag_shows_what_recovers_a_job_without_its_task(page: Path) 
     text = page.read_text(encoding="utf-8")
 
     assert "recover_jobs" in text
-    assert "spark-ha recover --watch" in text
+    assert "spark-ha cluster recover --watch" in text
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "tutorial.md"], ids=lambda page: page.name)

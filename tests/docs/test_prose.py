@@ -156,14 +156,13 @@ def test_a_page_about_the_installation_says_that_no_index_has_the_package(page: 
 _DESTROYS = {
     r"job stop\b": ("stop", "end"),
     r"job cancel\b": ("cancel", "ends"),
-    r"job delete\b(?!.*--dry-run)": ("delete",),
-    r"cluster erase\b(?!.*--dry-run)": ("eras",),
-    r"(?:savepoint dispose)\b": ("dispos", "remov"),
-    r"checkpoint delete\b": ("delete", "remov"),
-    r"storage (?:prune|collect)\b(?!.*--dry-run)": ("remov",),
-    r"storage orphans\b.*--delete": ("remov", "delete"),
+    r"delete job\b(?!.*--dry-run)": ("delete",),
+    r"delete cluster\b(?!.*--dry-run)": ("delete",),
+    r"delete savepoint\b(?!.*--dry-run)": ("delete",),
+    r"delete checkpoint\b(?!.*--dry-run)": ("delete",),
+    r"storage clean\b(?!.*--dry-run)": ("remov",),
     r"job move\b.*--abandon": ("abandon",),
-    r"rebuild\b.*--yes": ("rebuild", "writ"),
+    r"cluster rebuild\b(?!.*--dry-run)": ("rebuild", "writ"),
     r"acl repair\b(?!.*--dry-run)": ("repair", "protect"),
 }
 # Of other programs.

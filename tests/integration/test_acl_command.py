@@ -67,7 +67,7 @@ def test_what_was_made_without_credentials_is_found_and_repaired(
     credentials(NEW)
 
     assert spark_ha("acl", "check")[0] == 1
-    code, out, _ = spark_ha("acl", "repair", "--json")
+    code, out, _ = spark_ha("acl", "repair", "--yes", "--json")
 
     document = json.loads(out)
     assert (code, document["nodes"], document["found"], document["left"]) == (0, 3, 3, 0)
@@ -107,7 +107,7 @@ def test_nodes_that_refuse_us_are_found_and_left(config: HaConfig, spark_ha: Any
     credentials(NEW)
 
     check_code, out, err = spark_ha("acl", "check")
-    repair_code, _, _ = spark_ha("acl", "repair")
+    repair_code, _, _ = spark_ha("acl", "repair", "--yes")
 
     assert (check_code, repair_code) == (1, 1)
     assert "refuses these credentials" in out
@@ -119,7 +119,7 @@ def test_without_credentials_nothing_is_repaired(config: HaConfig, spark_ha: Any
         anyone.ensure(base(config))
     credentials(None)
 
-    code, _, err = spark_ha("acl", "repair")
+    code, _, err = spark_ha("acl", "repair", "--yes")
 
     assert (code, "no credentials" in err) == (64, True)
 
@@ -127,7 +127,7 @@ def test_without_credentials_nothing_is_repaired(config: HaConfig, spark_ha: Any
 def test_a_cluster_that_does_not_exist_yet_has_nothing_wrong(spark_ha: Any, credentials: Any) -> None:
     credentials(NEW)
 
-    assert (spark_ha("acl", "check")[0], spark_ha("acl", "repair")[0]) == (0, 0)
+    assert (spark_ha("acl", "check")[0], spark_ha("acl", "repair", "--yes")[0]) == (0, 0)
 
 
 def test_an_ensemble_that_does_not_answer_leaves_the_question_open(

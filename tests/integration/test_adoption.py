@@ -241,7 +241,7 @@ def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(copy: JobC
 
 @pytest.mark.usefixtures("copy")
 def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path) -> None:
-    words = ("checkpoint", "plan", "copy", "--start-from", str(elsewhere), "--sink", str(out))
+    words = ("job", "restore", "--dry-run", "copy", "--start-from", str(elsewhere), "--sinks", str(out))
 
     code, shown, said = spark_ha(*words)
     document = json.loads(spark_ha(*words, "--json")[1])
@@ -260,15 +260,15 @@ def test_the_command_plans_from_a_path(spark_ha: Any, elsewhere: Path, out: Path
     ("words", "reason"),
     [
         (("--start-from", "/a/b", "--start-from", "checkpoint-1"), "Name only directories"),
-        (("--start-from", "/a/b", "--from-job", "flights"), "Leave one option out"),
+        (("--start-from", "/a/b", "--source-job", "flights"), "Leave one option out"),
         (("--start-from", "latest", "--start-from", "checkpoint-1"), "Write one word"),
         (("--start-from", "gs://bucket/a"), "not on a file system of this host"),
         (("--start-from", "x=/a/b", "--start-from", "x=/a/c"), "named twice"),
-        (("--sink", "/out"), "names no query"),
+        (("--sinks", "/out"), "names no query"),
     ],
 )
 def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[str, ...], reason: str) -> None:
-    code, _, error = spark_ha("restore", "copy", *words)
+    code, _, error = spark_ha("job", "restore", "copy", *words)
 
     assert code == 64
     assert reason in error.replace("\n", " ")

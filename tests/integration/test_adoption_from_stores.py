@@ -211,7 +211,9 @@ def test_the_command_plans_from_a_bucket(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret_key)
 
-    code, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", made.uri, "--sink", str(out), "--json")
+    code, shown, _ = spark_ha(
+        "job", "restore", "--dry-run", "copy", "--start-from", made.uri, "--sinks", str(out), "--json"
+    )
 
     document = json.loads(shown)
     assert code == 1, "as a restore: only a submission can carry it out"

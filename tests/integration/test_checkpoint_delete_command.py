@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint delete`` on a real cluster: what goes, what is refused, and who removes it."""
+"""``spark-ha delete checkpoint`` on a real cluster: what goes, what is refused, and who removes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
-COMMAND = ("checkpoint", "delete", "flights")
+COMMAND = ("delete", "checkpoint", "flights")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ REFUSED: list[tuple[Callable[[Job], str], str]] = [
     (read, "is being read by a drill"),
     (begun_from, "starts from checkpoint 1"),
     (lambda _: "7", "it has 3, 2, 1"),
-    (lambda _: "savepoint-friday", "`spark-ha savepoint dispose flights friday`"),
+    (lambda _: "savepoint-friday", "`spark-ha delete savepoint flights friday`"),
     (lambda _: "friday", "Use checkpoint-<number>"),
 ]
 
@@ -205,7 +205,7 @@ def test_a_request_without_a_proof_is_answered_with_what_is_missing(flights: Job
         requested_by="a person",
         requested_at=NOON,
     )
-    with leading(flights) as led, pytest.raises(OperationFailedError, match="spark-ha checkpoint delete"):
+    with leading(flights) as led, pytest.raises(OperationFailedError, match="spark-ha delete checkpoint"):
         DisposalJob(led.checkpoints, led.leadership, lambda _: {}).dispose(asked)
 
     assert pointers(flights) == [1, 2, 3]

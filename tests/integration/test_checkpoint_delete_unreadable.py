@@ -1,4 +1,4 @@
-"""``spark-ha checkpoint delete`` of a checkpoint whose pointer cannot be read: the pointer goes, its bytes stay."""
+"""``spark-ha delete checkpoint`` of a checkpoint whose pointer cannot be read: the pointer goes, its bytes stay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.checkpoints.three_checkpoints import (
 
 
 YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
-COMMAND = ("checkpoint", "delete", "flights")
+COMMAND = ("delete", "checkpoint", "flights")
 
 
 @pytest.fixture

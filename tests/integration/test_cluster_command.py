@@ -1,4 +1,4 @@
-"""``spark-ha cluster erase`` on a real cluster."""
+"""``spark-ha delete cluster`` on a real cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.whole_jobs import SAVEPOINT, files_of, whole_job
 
 
-ERASE = ("cluster", "erase")
+ERASE = ("delete", "cluster")
 
 
 def test_everything_goes_but_savepoints_and_epochs(
@@ -34,7 +34,7 @@ def test_everything_goes_but_savepoints_and_epochs(
     assert code == 0
     assert json.loads(out) == {
         "cluster": config.cluster_id,
-        "state": "erased",
+        "state": "deleted",
         "jobs": ["copy"],
         "runs": 1,
         "checkpoints": 2,
@@ -126,7 +126,7 @@ def test_files_of_a_job_that_this_zookeeper_does_not_know_stay(
 
     assert code == 1
     assert "there are files of copy, and ZooKeeper does not know these jobs" in err
-    assert "spark-ha rebuild" in err
+    assert "spark-ha cluster rebuild" in err
     assert files_of(over) == before
 
 

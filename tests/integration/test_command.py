@@ -29,14 +29,14 @@ def test_listing_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
         ("job", "graph", "no-such-job"),
         ("job", "stop", "no-such-job"),
         ("job", "cancel", "no-such-job"),
-        ("leader", "show", "no-such-job"),
+        ("job", "leader", "no-such-job"),
         ("checkpoint", "list", "no-such-job"),
         ("checkpoint", "show", "no-such-job", "1"),
         ("savepoint", "list", "no-such-job"),
         ("savepoint", "show", "no-such-job", "s1"),
         ("savepoint", "trigger", "no-such-job"),
         ("checkpoint", "trigger", "no-such-job"),
-        ("savepoint", "dispose", "no-such-job", "s1", "--yes"),
+        ("delete", "savepoint", "no-such-job", "s1", "--yes"),
     ],
     ids=" ".join,
 )
@@ -50,7 +50,7 @@ def test_an_unknown_job_is_a_no_that_names_it(spark_ha: Any, words: tuple[str, .
 
 @pytest.mark.long
 def test_a_zookeeper_that_does_not_answer_is_not_a_no(spark_ha: Any) -> None:
-    code, _, stderr = spark_ha("--zookeeper", "127.0.0.1:1", "leader", "show", "job")
+    code, _, stderr = spark_ha("--zookeeper", "127.0.0.1:1", "job", "leader", "job")
 
     assert code == UNKNOWN
     assert "127.0.0.1:1" in stderr
@@ -69,10 +69,10 @@ def test_a_wrong_storage_root_is_one_sentence_and_no_stack_trace(spark_ha: Any) 
     [
         ("job", "show", "quarantine"),
         ("job", "cancel", "../flights"),
-        ("leader", "show", "a/b"),
+        ("job", "leader", "a/b"),
         ("checkpoint", "list", "a b"),
         ("savepoint", "trigger", "a..b"),
-        ("job", "submit", "main.py", "--job-id", "a b"),
+        ("job", "submit", "a b", "main.py"),
     ],
     ids=" ".join,
 )

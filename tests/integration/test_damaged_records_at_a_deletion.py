@@ -66,7 +66,7 @@ def test_a_damaged_record_keeps_no_deletion_from_its_end(
     damage(job)
 
     with caplog.at_level(logging.WARNING):
-        code = spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0]
+        code = spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0]
 
     assert code == 0
     deleted = read_life(job.coordinator, job.paths).deleted
@@ -81,9 +81,9 @@ def test_nothing_is_noted_for_a_restore_that_nothing_is_left_for(
 ) -> None:
     job = whole_job(copy, helpers.script(tmp_path), stopped=True)
     carried_batches(job)
-    assert spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")[0] == 0
+    assert spark_ha("delete", "savepoint", "copy", SAVEPOINT, "--yes")[0] == 0
 
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
     deleted = read_life(job.coordinator, job.paths).deleted
     assert deleted is not None

@@ -1,4 +1,4 @@
-"""``spark-ha job delete`` on a real cluster: what goes, what stays, what is refused, and the next life of the job."""
+"""``spark-ha delete job`` on a real cluster: what goes, what stays, what is refused, and the next life of the job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.spark.recorded_job import QUERY
 
 pytestmark = pytest.mark.timeout(300)
 YES, NO, UNKNOWN, WRONG_CALL = 0, 1, 2, 64
-LOSS = ("--accept-verdict", "LOSS_POSSIBLE")  # its last directory is gone, and a function may have had later batches
+LOSS = ("--accept-verdicts", "LOSS_POSSIBLE")  # its last directory is gone, and a function may have had later batches
 
 
 def nodes(job: JobContext) -> set[str]:
@@ -47,7 +47,7 @@ def nodes(job: JobContext) -> set[str]:
 def test_everything_goes_but_epoch_and_counter(spark_ha: Any, over: JobContext) -> None:
     epoch = over.snapshot().epoch
 
-    code, out, err = spark_ha("job", "delete", "copy", "--yes", "--json")
+    code, out, err = spark_ha("delete", "job", "copy", "--yes", "--json")
 
     assert (code, json.loads(out)["state"]) == (YES, "deleted"), err
     assert nodes(over) == {"job_manager_lock", "checkpoint_id_counter"}
@@ -59,20 +59,20 @@ def test_everything_goes_but_epoch_and_counter(spark_ha: Any, over: JobContext) 
 
 @pytest.mark.usefixtures("over")
 def test_no_reader_knows_a_deleted_job(spark_ha: Any) -> None:
-    spark_ha("job", "delete", "copy", "--yes")
+    spark_ha("delete", "job", "copy", "--yes")
 
     assert json.loads(spark_ha("job", "list", "--json")[1])["jobs"] == []
-    nouns = {"job": ("show", "graph", "logs", "history"), "leader": ("show",), "checkpoint": ("list",)}
+    nouns = {"job": ("show", "graph", "logs", "history", "leader"), "checkpoint": ("list",)}
     for words in ((noun, verb) for noun, verbs in nouns.items() for verb in verbs):
         code, _, err = spark_ha(*words, "copy")
         assert (code, "was deleted on" in err) == (NO, True), words
 
 
 def test_a_second_deletion_of_a_deleted_job_is_done(spark_ha: Any, over: JobContext) -> None:
-    spark_ha("job", "delete", "copy", "--yes")
+    spark_ha("delete", "job", "copy", "--yes")
     epoch = over.coordinator.get(over.paths.epoch).version
 
-    code, _, _ = spark_ha("job", "delete", "copy", "--yes")
+    code, _, _ = spark_ha("delete", "job", "copy", "--yes")
 
     assert code == YES
     assert over.coordinator.get(over.paths.epoch).version == epoch
@@ -80,14 +80,14 @@ def test_a_second_deletion_of_a_deleted_job_is_done(spark_ha: Any, over: JobCont
 
 @pytest.mark.usefixtures("copy")
 def test_a_job_that_is_not_there_is_no_deleted_one(spark_ha: Any) -> None:
-    code, _, err = spark_ha("job", "delete", "no-such-job", "--yes")
+    code, _, err = spark_ha("delete", "job", "no-such-job", "--yes")
 
     assert code == NO
     assert "is not known in cluster" in err
 
 
 def test_savepoints_are_kept_with_what_a_restore_reads(spark_ha: Any, over: JobContext) -> None:
-    code, _, _ = spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    code, _, _ = spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
     assert code == YES
     listed = json.loads(spark_ha("savepoint", "list", "copy", "--json")[1])["savepoints"]
@@ -96,15 +96,15 @@ def test_savepoints_are_kept_with_what_a_restore_reads(spark_ha: Any, over: JobC
     assert f"savepoints/{SAVEPOINT}/{MANIFEST}" in kept
     assert {name.split("/")[0] for name in kept} == {"savepoints", "checkpoints"}
     assert not [name for name in kept if name.startswith("checkpoints/pins")]
-    assert spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")[0] == YES
+    assert spark_ha("delete", "savepoint", "copy", SAVEPOINT, "--yes")[0] == YES
     assert spark_ha("savepoint", "list", "copy")[0] == NO
 
 
 @pytest.mark.parametrize("asked", ["latest", f"savepoint-{SAVEPOINT}"])
 def test_a_kept_savepoint_is_planned(spark_ha: Any, over: JobContext, asked: str) -> None:
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
-    code, out, err = spark_ha("checkpoint", "plan", "copy", "--start-from", asked, *LOSS, "--json")
+    code, out, err = spark_ha("job", "restore", "--dry-run", "copy", "--start-from", asked, *LOSS, "--json")
 
     assert code == YES, err
     assert (json.loads(out)["source"], json.loads(out)["source_id"]) == ("savepoint", SAVEPOINT)
@@ -126,8 +126,8 @@ def test_notes_about_a_fenced_function_do_not_outlive_the_directory_that_they_be
         checkpoint_store(over).add(leadership, last.model_copy(update=changes))
         ForeachBatchLog(over.area.tree(over.keys.given(QUERY))).begin(leadership.epoch, BATCH + 1)
 
-    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
-    _, out, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+    assert spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0] == YES
+    _, out, _ = spark_ha("job", "restore", "--dry-run", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
 
     assert json.loads(out)["verdict"] == "LOSS_POSSIBLE"
     assert "may have reached the sink without a record" in out
@@ -136,10 +136,10 @@ def test_notes_about_a_fenced_function_do_not_outlive_the_directory_that_they_be
 def test_the_rows_of_a_drain_are_known_after_the_deletion(spark_ha: Any, copy: JobContext, tmp_path: Path) -> None:
     """Its working directory and its run are gone: that its sinks have more than the savepoint has to outlive both."""
     job = whole_job(copy, helpers.script(tmp_path), drained=True)
-    words = ("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+    words = ("job", "restore", "--dry-run", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
     before = json.loads(spark_ha(*words)[1])
 
-    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+    assert spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0] == YES
     after = json.loads(spark_ha(*words)[1])
 
     assert job.runs.numbers() == []
@@ -147,13 +147,13 @@ def test_the_rows_of_a_drain_are_known_after_the_deletion(spark_ha: Any, copy: J
     assert "the drain's batch 10" in str(after["reasons"])
 
 
-@pytest.mark.parametrize("end", [("job", "delete", "copy", "--keep-savepoints"), ("cluster", "erase")])
+@pytest.mark.parametrize("end", [("delete", "job", "copy", "--keep-savepoints"), ("delete", "cluster")])
 def test_a_restore_from_a_kept_savepoint_begins_the_next_life(
     spark_ha: Any, over: JobContext, end: tuple[str, ...]
 ) -> None:
     assert spark_ha(*end, "--yes")[0] == YES
 
-    code, _, err = spark_ha("restore", "copy", *LOSS)
+    code, _, err = spark_ha("job", "restore", "copy", *LOSS)
 
     assert code == YES, err
     assert over.runs.numbers() == [2]
@@ -162,7 +162,7 @@ def test_a_restore_from_a_kept_savepoint_begins_the_next_life(
 
 
 def test_a_submission_begins_from_a_kept_savepoint(spark_ha: Any, over: JobContext, tmp_path: Path) -> None:
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
     accepted = frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
     run = submit_job(over, helpers.request(helpers.script(tmp_path), accept_verdicts=accepted)).run
@@ -173,7 +173,7 @@ def test_a_submission_begins_from_a_kept_savepoint(spark_ha: Any, over: JobConte
 def test_a_kept_savepoint_stays_for_a_submission_at_the_last_moment(
     spark_ha: Any, over: JobContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
     mark, accepted = PointerStore.mark, frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE})
 
     def submitted_first(*args: Any, **kwargs: Any) -> str | None:
@@ -182,35 +182,35 @@ def test_a_kept_savepoint_stays_for_a_submission_at_the_last_moment(
 
     monkeypatch.setattr(PointerStore, "mark", submitted_first)
 
-    code, _, err = spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes")
+    code, _, err = spark_ha("delete", "savepoint", "copy", SAVEPOINT, "--yes")
 
     assert (code, "was created while savepoint" in err) == (NO, True)
     assert over.coordinator.find(over.paths.savepoint(SAVEPOINT)) is not None
 
 
 def test_another_job_begins_from_a_kept_savepoint(spark_ha: Any, over: JobContext) -> None:
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
-    words = ("restore", "other", "--from-job", "copy", "--output", "fresh", "--dry-run", "--json")
-    code, out, err = spark_ha(*words, "--accept-verdict", "LOSS_POSSIBLE")
+    words = ("job", "restore", "other", "--source-job", "copy", "--output-mode", "fresh", "--dry-run", "--json")
+    code, out, err = spark_ha(*words, "--accept-verdicts", "LOSS_POSSIBLE")
 
     assert code == YES, err
     assert json.loads(out)["source_id"] == SAVEPOINT
 
 
 def test_without_its_savepoints_a_deleted_job_is_no_source(spark_ha: Any, over: JobContext) -> None:
-    spark_ha("job", "delete", "copy", "--yes")
+    spark_ha("delete", "job", "copy", "--yes")
 
-    code, _, err = spark_ha("restore", "copy")
+    code, _, err = spark_ha("job", "restore", "copy")
 
     assert code == NO
     assert "was deleted on" in err
 
 
 def test_kept_savepoints_go_with_a_second_deletion(spark_ha: Any, over: JobContext) -> None:
-    spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
+    spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
 
-    code, _, _ = spark_ha("job", "delete", "copy", "--yes")
+    code, _, _ = spark_ha("delete", "job", "copy", "--yes")
 
     assert code == YES
     assert files_of(over) == []
@@ -219,7 +219,7 @@ def test_kept_savepoints_go_with_a_second_deletion(spark_ha: Any, over: JobConte
 def test_the_next_life_has_the_next_epoch_and_no_name_of_the_old_one(
     spark_ha: Any, over: JobContext, tmp_path: Path
 ) -> None:
-    spark_ha("job", "delete", "copy", "--yes")
+    spark_ha("delete", "job", "copy", "--yes")
     epoch = over.coordinator.get(over.paths.epoch).version
 
     run = helpers.submit(over, helpers.script(tmp_path)).run
@@ -234,7 +234,7 @@ def test_the_next_life_has_the_next_epoch_and_no_name_of_the_old_one(
 def test_a_dry_run_changes_nothing(spark_ha: Any, over: JobContext) -> None:
     before = nodes(over), files_of(over), over.snapshot()
 
-    code, out, _ = spark_ha("job", "delete", "copy", "--dry-run", "--json")
+    code, out, _ = spark_ha("delete", "job", "copy", "--dry-run", "--json")
 
     assert code == YES
     assert json.loads(out) == {
@@ -250,7 +250,7 @@ def test_a_dry_run_changes_nothing(spark_ha: Any, over: JobContext) -> None:
 
 
 def test_without_a_terminal_it_asks_for_yes(spark_ha: Any, over: JobContext) -> None:
-    code, _, err = spark_ha("job", "delete", "copy")
+    code, _, err = spark_ha("delete", "job", "copy")
 
     assert code == WRONG_CALL
     assert "Add --yes" in err
@@ -263,7 +263,7 @@ def test_without_a_terminal_it_asks_for_yes(spark_ha: Any, over: JobContext) -> 
 def assert_refused(spark_ha: Any, job: JobContext, reason: str) -> None:
     before = nodes(job), files_of(job), job.snapshot()
     for words in (("--yes",), ("--dry-run",)):
-        code, _, err = spark_ha("job", "delete", "copy", *words)
+        code, _, err = spark_ha("delete", "job", "copy", *words)
         assert code == NO
         assert reason in err
     assert (nodes(job), files_of(job), job.snapshot()) == before
@@ -319,7 +319,7 @@ def test_a_reader_that_comes_last_keeps_the_files_and_not_the_job(
     """Its lease is made between the look at the leases and the transaction that removes the pointers."""
     lease = read_at_the_last_moment(monkeypatch)
 
-    code, out, _ = spark_ha("job", "delete", "copy", "--yes", "--json")
+    code, out, _ = spark_ha("delete", "job", "copy", "--yes", "--json")
 
     assert (code, json.loads(out)["state"], json.loads(out)["waiting"]) == (NO, "waiting", ["checkpoint-2"])
     assert files_of(over)
@@ -328,25 +328,25 @@ def test_a_reader_that_comes_last_keeps_the_files_and_not_the_job(
     assert over.coordinator.children(over.paths.checkpoints) == []
     with pytest.raises(JobStateError, match="is being deleted since"):
         helpers.submit(over, helpers.script(tmp_path))
-    kept, _, refused = spark_ha("job", "delete", "copy", "--yes", "--keep-savepoints")
+    kept, _, refused = spark_ha("delete", "job", "copy", "--yes", "--keep-savepoints")
     assert (kept, "Complete that without --keep-savepoints" in refused) == (NO, True)
     over.coordinator.commit(Delete(lease[0].path))
-    assert spark_ha("job", "delete", "copy", "--yes")[0] == YES
+    assert spark_ha("delete", "job", "copy", "--yes")[0] == YES
     assert files_of(over) == []
 
 
 def test_a_deletion_that_waits_names_the_command_that_keeps_the_savepoints_and_takes_no_other(
     spark_ha: Any, over: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease, again = read_at_the_last_moment(monkeypatch), "spark-ha job delete copy --keep-savepoints"
+    lease, again = read_at_the_last_moment(monkeypatch), "spark-ha delete job copy --keep-savepoints"
 
-    _, waits, _ = spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")
-    shown, (code, _, refused) = spark_ha("job", "show", "copy")[2], spark_ha("job", "delete", "copy", "--yes")
+    _, waits, _ = spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")
+    shown, (code, _, refused) = spark_ha("job", "show", "copy")[2], spark_ha("delete", "job", "copy", "--yes")
 
     assert [again in " ".join(text.split()) for text in (waits, shown, refused)] == [True] * 3
     assert code == NO
     over.coordinator.commit(Delete(lease[0].path))
-    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+    assert spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0] == YES
     assert len(over.coordinator.children(over.paths.savepoints)) == 1
 
 
@@ -354,7 +354,7 @@ def test_without_the_work_root_nothing_is_deleted(spark_ha: Any, over: JobContex
     root = over.config.work_path
     away = root.rename(root.with_name("away"))
 
-    code, _, err = spark_ha("job", "delete", "copy", "--yes")
+    code, _, err = spark_ha("delete", "job", "copy", "--yes")
 
     away.rename(root)
     assert code != YES, err

@@ -214,12 +214,12 @@ def test_what_a_drill_left_that_was_killed_is_collected_by_the_next_one(job: Job
 
 
 def test_the_command_drills_and_shows_what_came_of_it(spark_ha: Any, job: Job) -> None:
-    passed = spark_ha("savepoint", "drill", "flights", "--load-only", "--json")
-    too_old = spark_ha("savepoint", "drill", "flights", "--load-only", "--max-age", "0.001")
+    passed = spark_ha("drill", "run", "flights", "--load-only", "--json")
+    too_old = spark_ha("drill", "run", "flights", "--load-only", "--max-age", "0.001")
     damage(job, "s2")
-    failed = spark_ha("savepoint", "drill", "flights", "--load-only")
-    code, table, _ = spark_ha("savepoint", "drills", "flights")
-    listed = json.loads(spark_ha("savepoint", "drills", "flights", "--json")[1])
+    failed = spark_ha("drill", "run", "flights", "--load-only")
+    code, table, _ = spark_ha("drill", "list", "flights")
+    listed = json.loads(spark_ha("drill", "list", "flights", "--json")[1])
 
     assert (passed[0], too_old[0], failed[0], code) == (0, 1, 1, 0)
     assert json.loads(passed[1]) == listed["drills"][-1]

@@ -132,7 +132,7 @@ def test_failure_is_shown_while_storage_has_lost_the_graph(cluster: Cluster, spa
 def test_error_that_repeats_ends_the_run_whoever_recovers_it(cluster: Cluster, spark_ha: Any) -> None:
     fail(cluster, MISTAKE, 3, ago=301.0, application_failures=3)
 
-    code, printed, _ = spark_ha("recover", "--json")
+    code, printed, _ = spark_ha("cluster", "recover", "--json")
 
     assert code == 1
     assert json.loads(printed)["jobs"][0]["outcome"] == "given up"
@@ -166,7 +166,7 @@ def test_outage_that_repeats_for_longer_ends_no_run(cluster: Cluster) -> None:
     assert (made.attempt, made.created) == (13, True)
 
 
-DECISION = "run 1 of job 'flights' waits for a decision. `spark-ha checkpoint plan flights` shows the ways out."
+DECISION = "run 1 of job 'flights' waits for a decision. `spark-ha job restore flights --dry-run` shows the ways out."
 
 
 def test_job_that_waits_for_a_decision_says_so_and_is_not_submitted_again(cluster: Cluster, spark_ha: Any) -> None:
@@ -174,7 +174,7 @@ def test_job_that_waits_for_a_decision_says_so_and_is_not_submitted_again(cluste
     cluster.exit("flights", decision=DECISION)
 
     for _ in range(2):
-        with pytest.raises(DecisionNeededError, match="checkpoint plan flights"):
+        with pytest.raises(DecisionNeededError, match="job restore flights --dry-run"):
             recover(cluster.context("flights"), by="test", wait=False)
 
     document = show(spark_ha)

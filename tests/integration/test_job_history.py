@@ -290,7 +290,7 @@ def test_a_watch_shows_the_jobs_again_until_ctrl_c(
     # In this module only: a thread of another test may sleep as well, and would get the interrupt.
     monkeypatch.setattr(session, "sleep", wait)
 
-    code, out, _ = spark_ha("job", "list", "--watch", "3")
+    code, out, _ = spark_ha("job", "list", "--watch", "--interval", "3")
 
     assert (code, looks) == (0, [3.0, 3.0])
     assert out.splitlines()[0] == "no job is known in this cluster"

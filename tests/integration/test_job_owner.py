@@ -62,7 +62,7 @@ ACTS: dict[str, Any] = {
     "stop": lambda it, _: it.request_stop(operation_id="o", requested_by="r"),
     "cancel": lambda it, _: it.request_cancel(operation_id="o", requested_by="r"),
     "savepoint": lambda it, _: it.request_savepoint(operation_id="o", requested_by="r"),
-    "dispose": lambda it, _: it.dispose_savepoint("mine", requested_by="r"),
+    "dispose": lambda it, _: it.delete_savepoint("mine", requested_by="r"),
     "delete": lambda it, _: it.delete(requested_by="r"),
     "plan the deletion of a checkpoint": lambda it, _: it.plan_checkpoint_deletion("1"),
     "delete a checkpoint": lambda it, _: it.delete_checkpoint(
@@ -155,7 +155,7 @@ def test_who_forces_a_new_run_becomes_the_owner_when_it_says_so(
         ("job", "cancel", "flights"),
         ("savepoint", "trigger", "flights"),
         ("checkpoint", "trigger", "flights"),
-        ("restore", "flights"),
+        ("job", "restore", "flights"),
     ],
     ids=" ".join,
 )

@@ -174,7 +174,7 @@ def test_another_graph_is_refused_with_both_choices_and_changes_nothing(cluster:
         cluster.client.job("flights").submit(request)
 
     text = str(caught.value)
-    for named in ('if_lost="recover"', 'if_lost="restart"', "from checkpoint 1", "spark-ha recover"):
+    for named in ('if_lost="recover"', 'if_lost="restart"', "from checkpoint 1", "spark-ha job recover flights"):
         assert named in text
     assert "spark-ha job stop flights" in text
     assert "SparkHaStopOperator" in text
@@ -330,16 +330,17 @@ def test_the_command_says_at_once_why_a_drain_waits(
     assert "a drain needs a driver" in caplog.text
 
 
-@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run"), ("restore",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("--dry-run",), ()], ids=["plan", "restore"])
 def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
     spark_ha: Any, cluster: Cluster, words: tuple[str, ...]
 ) -> None:
     job = lose(cluster)
 
-    code, _, said = spark_ha(*words, "flights")
+    code, _, said = spark_ha("job", "restore", *words, "flights")
 
     assert code == 1
-    assert "--if-lost restart ends it and restores, --if-lost recover continues it instead" in " ".join(said.split())
+    told = " ".join(said.split())
+    assert '--if-lost="restart" ends it and restores, --if-lost="recover" continues it instead' in told
     assert "if_lost" not in said
     assert "spark-ha job stop flights" in said
     assert job.runs.numbers() == [1]
@@ -349,7 +350,7 @@ def test_the_command_refuses_a_restore_and_its_plan_with_both_choices(
 def test_a_plan_with_a_choice_exits_0_and_ends_nothing(spark_ha: Any, cluster: Cluster, choice: str) -> None:
     job = lose(cluster)
 
-    code, _, _ = spark_ha("checkpoint", "plan", "flights", "--if-lost", choice)
+    code, _, _ = spark_ha("job", "restore", "--dry-run", "flights", "--if-lost", choice)
 
     assert code == 0
     assert job.snapshot().state is JobState.LOST

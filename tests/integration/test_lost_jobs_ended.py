@@ -92,7 +92,7 @@ def test_a_cancel_that_the_driver_has_left_open_comes_before_a_stop(cluster: Clu
     assert stopped.state is OperationState.FAILED
     assert stopped.error == (
         f"run 1 was cancelled (checkpoint {NUMBER}) by operation 'cancel-1' of test, not stopped at a batch boundary. "
-        "A restore continues from its newest checkpoint: `spark-ha restore flights`"
+        "A restore continues from its newest checkpoint: `spark-ha job restore flights`"
     )
     assert job.snapshot().state is JobState.CANCELED
 
@@ -212,7 +212,7 @@ def test_what_needs_a_driver_is_left_to_the_next_one_and_says_what_helps(
 
     assert operation.state is OperationState.REQUESTED
     assert job.snapshot().state is JobState.LOST
-    for named in (*said, "spark-ha recover"):
+    for named in (*said, "spark-ha cluster recover"):
         assert named in caplog.text
 
 

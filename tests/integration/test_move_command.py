@@ -19,7 +19,7 @@ from tests.support.spark.recorded_job import QUERY
 
 
 YES, NO = 0, 1
-ACCEPTED = ("--accept-verdict", "DUPLICATES_POSSIBLE", "--accept-verdict", "LOSS_POSSIBLE")  # of foreachBatch
+ACCEPTED = ("--accept-verdicts", "DUPLICATES_POSSIBLE", "--accept-verdicts", "LOSS_POSSIBLE")  # of foreachBatch
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def there(job: JobContext) -> dict[str, int]:
 def test_the_nodes_that_stay_of_a_deleted_job_are_those_of_the_page(
     spark_ha: Any, over: JobContext, keep_savepoints: bool
 ) -> None:
-    assert spark_ha("job", "delete", "copy", "--yes", *(["--keep-savepoints"] if keep_savepoints else []))[0] == 0
+    assert spark_ha("delete", "job", "copy", "--yes", *(["--keep-savepoints"] if keep_savepoints else []))[0] == 0
 
     found, page = there(over), listed(keep_savepoints=keep_savepoints)
 
@@ -57,6 +57,6 @@ def test_the_nodes_that_stay_of_a_deleted_job_are_those_of_the_page(
 def test_the_end_of_a_cluster_leaves_the_nodes_of_a_deletion_that_keeps_savepoints(
     spark_ha: Any, over: JobContext
 ) -> None:
-    assert spark_ha("cluster", "erase", "--yes")[0] == 0
+    assert spark_ha("delete", "cluster", "--yes")[0] == 0
 
     assert set(there(over)) == set(listed(keep_savepoints=True))

@@ -1,4 +1,4 @@
-"""``spark-ha recover`` and ``spark-ha job release`` as a program sees them; ``--watch`` is a real process."""
+"""``spark-ha cluster recover`` and ``spark-ha job release`` as a program sees them; ``--watch`` is a real process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_cluster_in_order_needs_nothing(cluster: Cluster, spark_ha: Any) -> No
     cluster.led("running", cluster.coordinator)
     cluster.ended("over")
 
-    code, printed = spark_ha("recover")
+    code, printed = spark_ha("cluster", "recover")
 
     assert code == YES
     assert {job["job_id"]: job["outcome"] for job in printed["jobs"]} == {
@@ -50,7 +50,7 @@ def test_a_cluster_in_order_needs_nothing(cluster: Cluster, spark_ha: Any) -> No
 def test_a_job_that_needs_a_person_is_a_no(cluster: Cluster, spark_ha: Any) -> None:
     job = cluster.exited("used-up", restart_attempts=0)
 
-    code, printed = spark_ha("recover")
+    code, printed = spark_ha("cluster", "recover")
 
     assert code == NO
     assert printed["jobs"][0]["outcome"] == "given up"
@@ -61,7 +61,7 @@ def test_a_broken_job_stays_in_quarantine_until_it_is_released(cluster: Cluster,
     job = cluster.lost("broken")
     cluster.coordinator.commit(SetData(job.paths.job_graph, b"garbage"))
 
-    first, second = spark_ha("recover"), spark_ha("recover")
+    first, second = spark_ha("cluster", "recover"), spark_ha("cluster", "recover")
     released, again = spark_ha("job", "release", "broken"), spark_ha("job", "release", "broken")
 
     assert [code for code, _ in (first, second, released, again)] == [NO, NO, YES, NO]
@@ -74,7 +74,7 @@ def test_a_broken_job_stays_in_quarantine_until_it_is_released(cluster: Cluster,
 def test_what_is_not_finished_in_time_is_unknown(cluster: Cluster, spark_ha: Any) -> None:
     cluster.submitted("on-its-way")
 
-    code, printed = spark_ha("recover", "--wait", "0")
+    code, printed = spark_ha("cluster", "recover", "--wait", "0")
 
     assert code == UNKNOWN
     assert printed["jobs"][0]["outcome"] == "pending"
@@ -84,7 +84,7 @@ def test_a_cluster_that_somebody_else_leads_is_a_no_that_names_it(cluster: Clust
     leader = ClusterLeader(cluster.client, by="test", address="host-a")
     leader.lead(timeout=5)
 
-    code, printed = spark_ha("recover")
+    code, printed = spark_ha("cluster", "recover")
 
     assert code == NO
     assert "is led by host-a" in printed["error"]["message"]
@@ -96,7 +96,7 @@ def test_watching_goes_on_until_it_is_stopped_and_then_gives_the_cluster_up_at_o
 ) -> None:
     del environment
     process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "recover", "--watch", "--address", "host-a", "--json"],
+        [sys.executable, "-c", MAIN, "cluster", "recover", "--watch", "--address", "host-a", "--json"],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -128,8 +128,8 @@ def test_one_job_is_recovered_alone_and_at_once(cluster: Cluster, spark_ha: Any)
     for job_id in ("flights", "trains"):
         cluster.exited(job_id, restart_delay=3600.0)
 
-    code, printed = spark_ha("recover", "flights")
-    again, told = spark_ha("recover", "flights")
+    code, printed = spark_ha("job", "recover", "flights")
+    again, told = spark_ha("job", "recover", "flights")
 
     assert (code, printed["epoch"]) == (again, told["epoch"]) == (YES, 0)
     assert [(job["job_id"], job["outcome"]) for job in printed["jobs"]] == [("flights", "recovered")]
@@ -142,6 +142,6 @@ def test_one_job_that_needs_no_recovery_or_a_person_is_told_so(cluster: Cluster,
     cluster.led("led", cluster.coordinator)
     cluster.ended("over")
 
-    assert spark_ha("recover", "led")[1]["jobs"][0]["outcome"] == "left alone"
-    assert spark_ha("recover", "over")[0] == NO
-    assert spark_ha("recover", "nowhere")[0] == NO
+    assert spark_ha("job", "recover", "led")[1]["jobs"][0]["outcome"] == "left alone"
+    assert spark_ha("job", "recover", "over")[0] == NO
+    assert spark_ha("job", "recover", "nowhere")[0] == NO

@@ -70,8 +70,8 @@ def test_the_command_allows_the_master_of_a_graph_without_that_permission(
     graph = copy.graphs.write_graph(old).sha256
     source.checkpoints.add(source.leadership, checkpoint.model_copy(update={"number": 2, "graph": graph}))
 
-    refused, _, error = spark_ha("restore", "copy", "--from-job", "flights")
-    done, _, _ = spark_ha("restore", "copy", "--from-job", "flights", "--allow-remote-executors")
+    refused, _, error = spark_ha("job", "restore", "copy", "--source-job", "flights")
+    done, _, _ = spark_ha("job", "restore", "copy", "--source-job", "flights", "--allow-remote-executors")
 
     assert (refused, done) == (64, 0)
     assert "--allow-remote-executors" in error

@@ -50,9 +50,9 @@ def test_a_run_is_not_made_from_a_savepoint_that_was_disposed_of(
 ) -> None:
     job = whole_job(copy, helpers.script(tmp_path))
     if deleted:
-        assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == YES
+        assert spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0] == YES
     numbers, asked = job.runs.numbers(), f"savepoint-{SAVEPOINT}"
-    before_the_run_is_made(lambda: spark_ha("savepoint", "dispose", "copy", SAVEPOINT, "--yes"))
+    before_the_run_is_made(lambda: spark_ha("delete", "savepoint", "copy", SAVEPOINT, "--yes"))
 
     with pytest.raises(CheckpointMissingError, match=f"savepoint {SAVEPOINT} of job 'copy' was removed before run 2"):
         submit_job(job, helpers.request(helpers.script(tmp_path), start_from=asked, accept_verdicts=ANY))

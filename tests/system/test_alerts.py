@@ -164,7 +164,7 @@ def test_the_loss_was_mailed_as_the_how_to_says(mailbox: Mailbox) -> None:
     first, *_ = mailbox.with_text(f"Spark HA job {JOB_ID} has no leader")
     assert (first["to"], first["from"]) == ("oncall@example.com", "airflow@example.com")
     assert first["subject"] == f"Spark HA job {JOB_ID} has no leader"
-    assert "Next step: Unpause the DAG recover_jobs, or run `spark-ha recover " in html_of(first)
+    assert "Next step: Unpause the DAG recover_jobs, or run `spark-ha job recover " in html_of(first)
 
 
 @pytest.mark.usefixtures("job")

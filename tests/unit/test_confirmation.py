@@ -13,7 +13,7 @@ from airflow_provider_ha.cli.app import app
 from airflow_provider_ha.cli.session import ClusterTarget
 
 
-DISPOSE = ("savepoint", "dispose", "s3://bucket/savepoints/before-upgrade")
+DELETE = ("delete", "savepoint", "s3://bucket/savepoints/before-upgrade")
 
 
 @pytest.fixture
@@ -27,25 +27,25 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("words", [(), ("--json",)], ids=["people", "json"])
 def test_a_script_is_not_asked(removed: list[str], words: tuple[str, ...]) -> None:
-    done = CliRunner().invoke(app, [*DISPOSE, *words], obj=ClusterTarget(), input="y\n")
+    done = CliRunner().invoke(app, [*DELETE, *words], obj=ClusterTarget(), input="y\n")
 
     assert done.exit_code == 64
     assert "Add --yes" in done.stderr
-    assert "savepoints/before-upgrade is not removed without a confirmation" in " ".join(done.stderr.split())
+    assert "savepoints/before-upgrade is not deleted without a confirmation" in " ".join(done.stderr.split())
     assert "for good?" not in done.stdout
     assert removed == []
 
 
-@pytest.mark.parametrize(("reply", "code", "gone"), [("y", 0, [DISPOSE[2]]), ("n", 1, [])])
+@pytest.mark.parametrize(("reply", "code", "gone"), [("y", 0, [DELETE[2]]), ("n", 1, [])])
 def test_a_person_is_asked_on_stderr(
     removed: list[str], monkeypatch: pytest.MonkeyPatch, reply: str, code: int, gone: list[str]
 ) -> None:
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(session, "sys", SimpleNamespace(stdin=terminal))
 
-    done = CliRunner().invoke(app, list(DISPOSE), obj=ClusterTarget(), input=f"{reply}\n")
+    done = CliRunner().invoke(app, list(DELETE), obj=ClusterTarget(), input=f"{reply}\n")
 
     assert done.exit_code == code
-    assert "Remove savepoint s3://bucket/savepoints/before-upgrade for good?" in done.stderr
+    assert "Delete savepoint s3://bucket/savepoints/before-upgrade for good?" in done.stderr
     assert "for good?" not in done.stdout
     assert removed == gone

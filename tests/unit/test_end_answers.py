@@ -104,7 +104,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             SUSPEND,
             (
                 "run 3 was suspended (checkpoint 7) by operation 'suspend' of ann@host, not drained. To drain it, "
-                "start it again (`spark-ha restore flights`), then `spark-ha job stop flights --mode terminate`"
+                "start it again (`spark-ha job restore flights`), then `spark-ha job stop flights --mode terminate`"
             ),
         ),
         (
@@ -112,7 +112,8 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             DRAIN,
             (
                 "run 3 was drained (checkpoint 7) by operation 'drain' of ann@host, not only suspended. Its last "
-                "windows are emitted; a restore continues from the state before the drain: `spark-ha restore flights`"
+                "windows are emitted; a restore continues from the state before the drain: `spark-ha job restore "
+                "flights`"
             ),
         ),
         (
@@ -120,7 +121,7 @@ def test_what_asked_for_no_more_than_the_end_of_the_run_is_done_with_it_and_all_
             CANCEL,
             (
                 "run 3 was cancelled (checkpoint 7) by operation 'cancel' of ann@host, not stopped at a batch "
-                "boundary. A restore continues from its newest checkpoint: `spark-ha restore flights`"
+                "boundary. A restore continues from its newest checkpoint: `spark-ha job restore flights`"
             ),
         ),
         (

@@ -191,13 +191,12 @@ def test_options_take_the_name_of_a_query_as_its_script_has_it(name: str, place:
     assert places_of([f"{name}={place}"], "--query") == {name: place}
     assert by_query([f"{name}=12"], "--batch", [name, "other"]) == {name: "12"}
     assert brokers_by_query("--kafka-bootstrap", [f"{name}=a:1,b:2"]) == {name: "a:1,b:2"}
-    found = adopted([f"{name}={place}"], [f"{name}=console"])
-    assert (dict(found.directories), dict(found.sinks)) == ({name: place}, {name: "console"})
+    assert adopted([f"{name}={place}"], [f"{name}=console"]) == ({name: place}, {name: "console"})
 
 
 @pytest.mark.parametrize("place", ["/cp/day=1/x", "/cp/day=/x", "s3://bucket/a=/b", "./a=/b"])
 def test_a_place_without_a_name_may_hold_an_equals_sign(place: str) -> None:
-    (name,) = adopted([place], []).directories
+    (name,), _ = adopted([place], [])
 
     assert name == place.rpartition("/")[2]
 

@@ -130,7 +130,7 @@ def test_a_root_that_spark_would_read_as_another_place_is_refused_wherever_it_is
 
     with pytest.raises(ConfigurationError, match=reason):
         config_of(form, roots)
-    for command in (["storage", "check"], ["job", "submit", __file__, "--job-id", "odd"]):
+    for command in (["storage", "check"], ["job", "submit", "odd", __file__]):
         said = CliRunner().invoke(app, command)
         assert said.exit_code != 0
         assert "cannot be used: " in " ".join(said.output.split())

@@ -245,7 +245,10 @@ def _to_do(seen: SafetyFacts, bad: tuple[str, ...]) -> str:
         (state == JobState.LOST and not job.watched_by, "Recover it: no process will restart it."),
         (state == JobState.STALLED, "Look at its queries and executors."),
         (loops, "Read the log and repair the cause; the job restarts automatically."),
-        (bool(job.warning), "Have a process watch it: unpause the DAG recover_jobs, or run spark-ha recover --watch."),
+        (
+            bool(job.warning),
+            "Have a process watch it: unpause the DAG recover_jobs, or run spark-ha cluster recover --watch.",
+        ),
         (bool(bad), "Take a savepoint, and verify or drill it. Do not restore the checkpoint named here."),
     )
     return next((step for holds, step in steps if holds), "")

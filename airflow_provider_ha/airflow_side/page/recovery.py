@@ -180,9 +180,9 @@ def recover_conf(cluster: str, job_id: str, run: int) -> dict[str, Any]:
 
 def restore_command(job_id: str, choice: RestoreChoice, source: str, owner: str | None) -> str:
     """Return the equivalent shell command."""
-    words = ["spark-ha", "restore", job_id, "--start-from", source]
+    words = ["spark-ha", "job", "restore", job_id, "--start-from", source]
     for each in choice.accept_verdicts[1:]:
-        words += ["--accept-verdict", each]
+        words += ["--accept-verdicts", each]
     if choice.if_lost:
         words += ["--if-lost", choice.if_lost]
     return shlex.join([*words, *(["--force"] if owner is not None else [])])

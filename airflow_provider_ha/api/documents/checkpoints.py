@@ -73,12 +73,12 @@ class CheckpointView(View):
 
 
 class CheckpointDeletedView(View):
-    """A checkpoint of a job that is gone.
+    """A checkpoint of a job that is deleted, or can be.
 
     :param checkpoint: Its number.
     :param proven: The newest that is proven, ``checkpoint-9`` or ``savepoint-<id>``: it stays.
     :param kept: Key in storage of the bytes of its pointer, which could not be read; else ``null``.
-    :param deleted: Always true.
+    :param deleted: False with ``--dry-run``.
     """
 
     job_id: str
@@ -164,17 +164,17 @@ class SavepointView(View):
     """One savepoint of a job: its manifest."""
 
 
-class SavepointDisposalView(View):
-    """A savepoint that is gone.
+class SavepointDeletedView(View):
+    """A savepoint that is deleted, or can be.
 
     :param job_id: The job; empty for a savepoint at a URI.
     :param savepoint_id: Its id, or its URI.
-    :param disposed: Always true.
+    :param deleted: False with ``--dry-run``.
     """
 
     job_id: str = ""
     savepoint_id: str
-    disposed: bool = True
+    deleted: bool = True
 
 
 class SavepointExportView(View):

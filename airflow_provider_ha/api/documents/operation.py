@@ -43,14 +43,14 @@ class DeletionView(View):
     waiting: tuple[str, ...]
 
 
-class ErasureView(View):
-    """The erasure of a cluster: its plan or its result.
+class ClusterDeletionView(View):
+    """The deletion of a cluster: its plan or its result.
 
-    :param state: ``planned`` with ``--dry-run``; ``erased``.
+    :param state: ``planned`` with ``--dry-run``; ``deleted``.
     """
 
     cluster: str
-    state: Literal["planned", "erased"]
+    state: Literal["planned", "deleted"]
     jobs: tuple[str, ...]
     runs: int
     checkpoints: int

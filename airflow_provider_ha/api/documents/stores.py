@@ -15,7 +15,6 @@ from airflow_provider_ha.storage.object_store import ObjectInfo
 
 if TYPE_CHECKING:
     from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch
-    from airflow_provider_ha.checkpoints.store.orphaned_blobs import OrphanedBlobs
     from airflow_provider_ha.jobs.rebuild.rebuild import RebuildPlan, RebuildResult
 
 
@@ -55,12 +54,12 @@ class OrphansView(View):
     :param problems: Records that could not be read. While there are any, all blobs stay.
     """
 
-    blobs: int
-    named: int
-    young: int
-    orphans: tuple[OrphanView, ...]
-    deleted: tuple[str, ...]
-    problems: tuple[ProblemView, ...]
+    blobs: int = 0
+    named: int = 0
+    young: int = 0
+    orphans: tuple[OrphanView, ...] = ()
+    deleted: tuple[str, ...] = ()
+    problems: tuple[ProblemView, ...] = ()
 
 
 class JobCollectionView(View):
@@ -86,17 +85,6 @@ class JobCollectionView(View):
     by_reason: dict[str, int] = {}
     removed: int = 0
     problem: str = ""
-
-
-class CollectionView(View):
-    """Working directories that were looked through.
-
-    :param dry_run: Whether this was a dry run, which removes nothing.
-    :param jobs: The jobs, in order.
-    """
-
-    dry_run: bool
-    jobs: tuple[JobCollectionView, ...]
 
 
 def job_collection_view(job_id: str, found: GarbageSearch, removed: int) -> JobCollectionView:
@@ -136,45 +124,23 @@ class JobPruneView(View):
     problem: str = ""
 
 
-class BlobPruneView(View):
-    """Unreferenced blobs of the cluster that are older than 24 hours.
-
-    :param needless: How many there are.
-    :param bytes: Their size.
-    :param removed: How many were removed.
-    :param problems: Records that could not be read. While there are any, blobs stay.
-    """
-
-    needless: int = 0
-    bytes: int = 0
-    removed: int = 0
-    problems: tuple[ProblemView, ...] = ()
-
-
-class PruneView(View):
-    """Jobs whose past runs were looked through.
+class StorageCleanView(View):
+    """A cleanup of storage: its plan or its result.
 
     :param retained_runs: How many runs of a job stay, of any age.
     :param retained_days: For how many days a run stays in any case after its end.
     :param dry_run: Whether this was a dry run, which removes nothing.
-    :param jobs: The jobs, in order.
-    :param blobs: Result of the blob removal that follows; a dry run leaves out blobs that runs still name.
+    :param jobs: Records of the ended runs of each job, in order.
+    :param files: Files in the working directories of each job; empty for a work root with links.
+    :param blobs: Blobs that no record names, older than 24 hours; a dry run leaves out those of removable runs.
     """
 
     retained_runs: int
     retained_days: float
     dry_run: bool
     jobs: tuple[JobPruneView, ...]
-    blobs: BlobPruneView
-
-
-def blob_prune_view(found: OrphanedBlobs, removed: int) -> BlobPruneView:
-    """Return what was found of blobs.
-
-    :param removed: How many were removed.
-    """
-    size = sum(info.size for info in found.garbage)
-    return BlobPruneView.of(found, needless=len(found.garbage), bytes=size, removed=removed)
+    files: tuple[JobCollectionView, ...]
+    blobs: OrphansView
 
 
 class WrongAclView(View):
@@ -241,7 +207,7 @@ class RebuildView(View):
 
     :param present: Jobs that ZooKeeper knows already.
     :param jobs: Jobs that storage knows.
-    :param applied: The changes for each; empty without ``--yes``.
+    :param applied: The changes for each; empty with ``--dry-run``.
     """
 
     present: tuple[str, ...]

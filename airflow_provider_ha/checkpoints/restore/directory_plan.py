@@ -68,6 +68,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
         raise CheckpointMissingError(
             f"query {query!r} has not committed a batch in {place}",
             next_step="The job cannot adopt it: submit the job with start_from='fresh'",
+            options=("start_from",),
         )
     damage = query_damage(directory, query, before.committed, verify)
     if damage is not None:

@@ -91,6 +91,7 @@ class Selection:
             raise CheckpointMissingError(
                 f"job {self.job_id!r} has no checkpoint and no savepoint",
                 next_step="Submit it with start_from='fresh', or restore from a savepoint of another job",
+                options=("start_from",),
             )
         reasons = "; ".join(f"{item.source}: {item.file or 'record'}: {item.reason}" for item in self.candidates)
         raise CheckpointMissingError(

@@ -314,7 +314,7 @@ def _judge_table(sink: QuerySink, case: SinkCase, top: int, findings: RestoreFin
             f"the table has batches of this query up to {reached}, but boundaries are recorded up to {top} only; it "
             f"would skip batches {top + 1} to {reached}, also with new content",
             RECORDED_CUT,
-            "give the query a fresh id (--reset-query-id): then the sink skips no batch, and these batches are "
+            "give the query a fresh id (--reset-query-ids): then the sink skips no batch, and these batches are "
             "written again (DUPLICATES_POSSIBLE)",
             OWN_OUTPUT,
         )

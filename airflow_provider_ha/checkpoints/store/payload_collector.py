@@ -315,7 +315,7 @@ class PayloadCollector:
             self._warned = holder, kept // MANY
             log.warning(
                 "savepoint %s of job %s keeps the records of %d checkpoints after it, which an exact replay from it "
-                "needs; dispose of it when you no longer need it",
+                "needs; delete it when you no longer need it",
                 holder,
                 self._paths.job_id,
                 kept,

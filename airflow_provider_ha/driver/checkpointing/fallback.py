@@ -204,7 +204,7 @@ class FallbackPlanner:
             reasons.append(f"{Verdict.LOSS_POSSIBLE.value}: it does not hold {', '.join(missing)}, which started later")
             verdicts = verdicts or [Verdict.LOSS_POSSIBLE]
         if verdicts or plan.unknown:  # guard: fallback-follows-any-plan
-            accepted = "".join(f" --accept-verdict {verdict.value}" for verdict in verdicts)
+            accepted = "".join(f" --accept-verdicts {verdict.value}" for verdict in verdicts)
             accepted += "".join(f" --accept-unverified {query}" for query in plan.unknown)
             possible = "" if Verdict.IMPOSSIBLE in verdicts else accepted
             raise self._undecided(because, f"restoring {chosen.name} is {'; '.join(reasons)}", possible)
@@ -223,13 +223,13 @@ class FallbackPlanner:
     def _undecided(self, because: HaError, reason: str, accepted: str) -> DecisionNeededError:
         job = self.keys.job_id
         said = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
-        command = f"spark-ha restore {job} --if-lost restart"
+        command = f"spark-ha job restore {job} --if-lost restart"
         other = f"`{command} --start-from ...` continues from another checkpoint or savepoint"
         ways = f"`{command}{accepted}` accepts this and continues from there" if accepted else other
         return DecisionNeededError(
             f"run {self.run.number} of job {job!r} waits for a decision, because {because.message}, and no known "
             f"checkpoint allows it to continue without loss or duplicates: {said.rstrip('.')}",
-            next_step=f"`spark-ha checkpoint plan {job}` shows the ways out; {ways}",
+            next_step=f"`spark-ha job restore {job} --dry-run` shows the ways out; {ways}",
         )
 
 

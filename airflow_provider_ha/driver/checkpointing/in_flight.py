@@ -164,7 +164,7 @@ class InFlightJudge:
 
     def _undecided(self, gone: list[str], other: list[str]) -> DecisionNeededError:
         job = self.graph.job_id
-        again = f"`spark-ha restore {job} --if-lost recover --accept-verdict LOSS_POSSIBLE`"
+        again = f"`spark-ha job restore {job} --if-lost recover --accept-verdicts LOSS_POSSIBLE`"
         steps = []
         if gone:
             steps.append(

@@ -43,7 +43,7 @@ class DisposalJob:
         if not (number.isascii() and number.isdigit()) or not proven:  # guard: checkpoints-go-without-a-proof
             raise OperationFailedError(
                 f"checkpoint {number!r} is no number, or the request names no proven one",
-                next_step="Use `spark-ha checkpoint delete`",
+                next_step="Use `spark-ha delete checkpoint`",
             )
         unreadable = str(operation.arguments.get("unreadable") or "")
         self.checkpoints.dispose(self.leadership, int(number), proven=proven, unreadable=unreadable)

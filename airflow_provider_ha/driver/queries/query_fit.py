@@ -89,8 +89,8 @@ class PreviousGraph:
         own, fields = self.led.run.number, ", ".join(self.changed)
         what = f"Run {own} differs from run {self.run}, which wrote {name}, in {fields}. "
         return (
-            f"{what if self.changed else ''}`spark-ha restore {job} --start-from {name}` continues with the graph of "
-            f"run {self.run}; or change the script back and submit it, or start from nothing with another output "
+            f"{what if self.changed else ''}`spark-ha job restore {job} --start-from {name}` continues with the graph "
+            f"of run {self.run}; or change the script back and submit it, or start from nothing with another output "
             "(start_from='fresh')"
         )
 

@@ -417,7 +417,7 @@ class QueryStarter:
         if source is None:
             raise RestoreRefusedError(
                 f"the output {target} of query {name!r} is new, and its previous output was not named",
-                next_step="Name it when the checkpoint is adopted (--sink), or write to it as before",
+                next_step="Name it when the checkpoint is adopted (sinks), or write to it as before",
             )
         mode = OutputMode.FRESH if plan.sink_gone else self._origin.output  # the old files are gone with it
         connector.seed(plan.batch, mode.value, source)

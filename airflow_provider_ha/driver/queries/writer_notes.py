@@ -185,7 +185,7 @@ class UnplannedRules:
             verdict = Verdict.DUPLICATES_POSSIBLE.value
             raise ApplicationRefusedError(
                 f"{what}; each recovery and each restore sends rows to the sink again ({verdict})",
-                next_step=f"Submit with accept_verdicts=['SAFE', {verdict!r}] if that is acceptable, or {_INSTEAD}",
+                next_step=f"Submit with accept_verdicts={verdict} if that is acceptable, or {_INSTEAD}",
             )
 
 

@@ -62,7 +62,7 @@ def lock_directory(spec: DriverSpec) -> int:
     :raises StorageUnavailableError: The disk has no room for the lock file, so this is the first supervisor here.
     """
     path = spec.home.directory / LOCK_FILE
-    next_step = "Let the job be recovered (spark-ha recover): each attempt is a separate submission"
+    next_step = "Let the job be recovered (spark-ha cluster recover): each attempt is a separate submission"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # guard: two-supervisors-of-one-driver

@@ -118,7 +118,7 @@ def _copies(job_id: str) -> str:
 
 
 def _restore(job_id: str) -> str:
-    return f"`spark-ha restore {job_id}`"
+    return f"`spark-ha job restore {job_id}`"
 
 
 log = logging.getLogger(__name__)
@@ -371,7 +371,7 @@ def _live_run(runs: RunStore, paths: JobPaths, kind: OperationKind) -> RunView:
         state = view.result.state.value if view.result else ""
         raise JobStateError(
             f"run {view.run.number} of job {paths.job_id!r} is {state}: it accepts no {kind.value}",
-            next_step=f"Submit the job (SparkHaSubmitOperator), or restore it: `spark-ha restore {paths.job_id}`, "
+            next_step=f"Submit the job (SparkHaSubmitOperator), or restore it: `spark-ha job restore {paths.job_id}`, "
             "SparkHaRestoreOperator",
         )
     return view

@@ -142,7 +142,7 @@ def needs_driver(job_id: str, lost: LostRun, arguments: dict[str, Any]) -> str:
         return ""
     return (
         f"Job {job_id!r} has lost its driver in run {lost.number}, and {why}: it is stopped once it is recovered. "
-        f"A task that follows it, `spark-ha recover` or SparkHaRecoverJobsOperator recovers it; {at_once}"
+        f"A task that follows it, `spark-ha cluster recover` or SparkHaRecoverJobsOperator recovers it; {at_once}"
     )
 
 

@@ -55,7 +55,7 @@ class Option(NamedTuple):
     def shown(self) -> Mapping[str, Any]:
         """Presentation of the option in operator and command.
 
-        Keys: ``holder``, ``group``, ``metavar``, ``words``, ``command`` (its description in the command), ``of_task``.
+        Keys: ``holder``, ``group``, ``metavar``, ``command`` (its description in the command), ``of_task``.
         """
         extra = self.field.json_schema_extra
         return extra if isinstance(extra, dict) else {}

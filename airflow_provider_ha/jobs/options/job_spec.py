@@ -136,7 +136,7 @@ class Start(Model):
         {},
         "For checkpoint directories in *start_from*: query -> output directory of its file sink, or "
         '``"foreachBatch"``, or another format.',
-        shown={**_START, "words": ("--sink", "--sinks"), "metavar": "[QUERY=]PATH|FORMAT"},
+        shown={**_START, "metavar": "[QUERY=]PATH|FORMAT"},
     )
     claim_mode: ClaimMode = option(
         ClaimMode.NO_CLAIM,
@@ -149,7 +149,6 @@ class Start(Model):
         "Accepted verdicts of the start.",
         shown={
             **_START,
-            "words": ("--accept-verdict", "--accept-verdicts"),
             "command": "A verdict besides SAFE that is accepted; repeatable.",
         },
     )
@@ -239,7 +238,6 @@ class JobSpec(Model):
         shown={
             **_TARGET,
             "connection": True,
-            "words": ("--engine-option", "--engine-options"),
             "metavar": "NAME=VALUE",
             "command": "Option of the engine; repeatable.",
         },
@@ -314,7 +312,6 @@ class RestoreRequest:
         None,
         "Job that the checkpoint belongs to; *job_id* when left out.",
         shown={
-            "words": ("--from-job", "--source-job"),
             "metavar": "JOB",
             "command": "Job that the checkpoint belongs to. Default: the same job.",
         },
@@ -342,7 +339,6 @@ class RestoreRequest:
         OutputMode.CONTINUE,
         'For another output directory: ``"continue"`` (its log names the old files) or ``"fresh"`` (it names only the '
         "new files).",
-        shown={"words": ("--output", "--output-mode")},
     )
     accept_verdicts: frozenset[Verdict] = _as_submitted("accept_verdicts")
     claim_mode: ClaimMode = _as_submitted("claim_mode")
@@ -361,7 +357,7 @@ class RestoreRequest:
     reset_query_ids: QueryNames = option(
         frozenset(),
         "Queries with a fresh query id, so that their Delta table skips no batch.",
-        shown={"words": ("--reset-query-id", "--reset-query-ids"), "metavar": "QUERY"},
+        shown={"metavar": "QUERY"},
     )
     kafka_bootstrap: KafkaBootstrap = _other("kafka_bootstrap", default={})
     kafka_properties: str | None = _other("kafka_properties")

@@ -256,9 +256,10 @@ def refuse_unknown(job: JobContext) -> None:
         raise JobStateError(
             f"ZooKeeper knows no job {job.job_id!r} in cluster {job.config.cluster_id!r}, but storage has its files in "
             f"{storage_uri(job.config)}: a new run would repeat its work",
-            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha rebuild` "
-            'recreates the job. To start without a checkpoint anyway: start_from="fresh", if_lost="restart", '
+            next_step="Check the addresses and the root of ZooKeeper. If it has lost its data, `spark-ha cluster "
+            'rebuild` recreates the job. To start without a checkpoint anyway: start_from="fresh", if_lost="restart", '
             "accept_verdicts=LOSS_POSSIBLE",
+            options=("start_from", "if_lost", "accept_verdicts"),
         )
 
 

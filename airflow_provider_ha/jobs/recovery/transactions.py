@@ -184,7 +184,7 @@ def _while_live(job: JobRecords, run: int, attempt: int) -> SetData | None:
     if job.runs.result(run) is None:
         raise JobStateError(
             f"run {run} of job {job.job_id!r} has no result, and the job's graph pointer is not its own",
-            next_step="Inspect the job with `spark-ha tree`",
+            next_step="Inspect the job with `spark-ha cluster tree`",
         )
     return None
 

@@ -247,7 +247,7 @@ def _number(job: JobContext, word: str) -> int:
     if savepoint != word or any(word in (each.savepoint_id, each.label) for each in savepoint_store(job).list()):
         raise ConfigurationError(
             f"{word!r} is a savepoint of job {job.job_id!r}, not a checkpoint",
-            next_step=f"Remove it with `spark-ha savepoint dispose {job.job_id} {savepoint}`",
+            next_step=f"Remove it with `spark-ha delete savepoint {job.job_id} {savepoint}`",
         )
     raise ConfigurationError(
         f"{word!r} names no checkpoint of job {job.job_id!r}",

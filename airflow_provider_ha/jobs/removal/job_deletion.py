@@ -295,7 +295,7 @@ def _make_gone(job: JobContext, leadership: Leadership, life: JobLife, record: D
     if len(pointers) > MOST_POINTERS:
         raise JobStateError(
             f"job {job.job_id!r} has {len(pointers)} checkpoints and savepoints, more than one transaction removes",
-            next_step=f"Dispose of savepoints first: `spark-ha savepoint dispose {job.job_id} SAVEPOINT`",
+            next_step=f"Delete savepoints first: `spark-ha delete savepoint {job.job_id} SAVEPOINT`",
         )
     job.coordinator.ensure(job.paths.cluster.deleted_jobs)
     absent: list[str] = []

@@ -224,7 +224,7 @@ class DeletedJob(Record):
     def command(self, job_id: str) -> str:
         """Return the command that completes this deletion, with the same choice about savepoints."""
         kept = " --keep-savepoints" if self.keep_savepoints else ""
-        return f"`spark-ha job delete {job_id}{kept}`"
+        return f"`spark-ha delete job {job_id}{kept}`"
 
     def error(self, job_id: str) -> UnknownJobError:
         """Return the error for readers of the job."""

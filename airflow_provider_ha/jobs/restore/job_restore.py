@@ -212,19 +212,20 @@ def refusal_of(plan: RestorePlan, accept_verdicts: frozenset[Verdict]) -> Checkp
         reasons = "; ".join(reason for each in plan.unknown.values() for reason in each)
         return RestoreUnknownError(
             f"{what}: its effect is unknown: {reasons}",
-            next_step=f"Resolve the reason, or accept the unknown: accept_unverified={','.join(plan.unknown)}, "
-            "accept_verdicts=LOSS_POSSIBLE",
+            next_step="Resolve the reason, or accept the unknown: "
+            f"{', '.join(f'accept_unverified={query}' for query in plan.unknown)}, accept_verdicts=LOSS_POSSIBLE",
+            options=("accept_unverified", "accept_verdicts"),
         )
     if not refused:
         return None
     reasons = "; ".join(plan.reasons) or "the reason is unknown"
-    names = ",".join(verdict.value for verdict in refused)
+    accepted = ", ".join(f"accept_verdicts={verdict.value}" for verdict in refused)
     return RestoreRefusedError(
         f"{what} is {plan.verdict.value}: {reasons}",
         next_step="Restore from another checkpoint"
         if Verdict.IMPOSSIBLE in refused
-        else f"Restore from another checkpoint, or restore it with accept_verdicts={names}; `spark-ha checkpoint plan` "
-        "shows the ways out",
+        else f"Restore from another checkpoint, or restore it with {accepted}; the plan shows the ways out",
+        options=("accept_verdicts",),
     )
 
 

@@ -7,7 +7,7 @@ which write counted. An epoch that repeats after a loss of ZooKeeper's data gets
 savepoints need no entry: their payloads and manifests describe themselves.
 
 If a job began anew after a loss of ZooKeeper's data, storage still holds its earlier life, and a cleanup would take its
-directories and records for garbage. `spark-ha rebuild` needs them; see :func:`has_earlier_life`.
+directories and records for garbage. `spark-ha cluster rebuild` needs them; see :func:`has_earlier_life`.
 """
 
 from __future__ import annotations

@@ -182,8 +182,8 @@ def warning(snapshot: JobStatus, watching: WatchStatus) -> str:
     )
     return (
         f"No task follows job {snapshot.job_id!r} and no cluster leader watches it: {now}. "
-        f"Recover it once: spark-ha recover {snapshot.job_id}. "
-        "For good: spark-ha recover --watch, or unpause the DAG recover_jobs"
+        f"Recover it once: spark-ha job recover {snapshot.job_id}. "
+        "For good: spark-ha cluster recover --watch, or unpause the DAG recover_jobs"
     )
 
 

@@ -57,6 +57,7 @@ def require_nothing_given(job: JobContext, accepted: Collection[Verdict]) -> Non
             f"starting job {job.job_id!r} from nothing is {Verdict.LOSS_POSSIBLE.value}: {reason}",
             next_step=f"{go_on if job.has_state else 'Accept it'} with accept_verdicts={Verdict.LOSS_POSSIBLE.value}, "
             "when the sinks are empty, or remember batches by context.current().query_id()",
+            options=("start_from", "accept_verdicts"),
         )
 
 
@@ -185,11 +186,13 @@ def choose_for_submit(job: JobContext, request: JobSpec, lost: LostRun) -> LostR
             f"{_lost(job, lost)}, and the submitted job differs from it in {', '.join(other)}",
             next_step='if_lost="recover" continues the lost run, if_lost="restart" ends it and starts a new run '
             f"of this {_from(request.start_from, lost)}. {_commands(job)}, then submit again",
+            options=("if_lost",),
         )
     if request.start.if_lost is LostRunPolicy.RESTART and request.start_from == LATEST and lost.forgetful:
         raise JobStateError(
             f"{_lost(job, lost)}, and that run has no checkpoint yet: a new one would repeat its committed batches",
             next_step='if_lost="recover" continues it; start_from="fresh" starts from nothing',
+            options=("if_lost", "start_from"),
         )
     return request.start.if_lost
 
@@ -204,6 +207,7 @@ def choose_for_restore(job: JobContext, request: RestoreRequest, lost: LostRun) 
             f"{_lost(job, lost)}, which a restore would leave behind",
             next_step='if_lost="restart" ends it and restores, if_lost="recover" '
             f"continues it instead. {_commands(job)}, then restore again",
+            options=("if_lost",),
         )
     return request.if_lost
 
@@ -249,6 +253,7 @@ def _from(start_from: str | Mapping[str, str], lost: LostRun) -> str:
 
 def _commands(job: JobContext) -> str:
     return (
-        "Without a new request: `spark-ha recover` (SparkHaRecoverJobsOperator) or SparkHaFollowOperator recovers it, "
-        f"`spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it immediately with its newest checkpoint"
+        f"Without a new request: `spark-ha job recover {job.job_id}` (SparkHaRecoverJobsOperator) or "
+        f"SparkHaFollowOperator recovers it, `spark-ha job stop {job.job_id}` (SparkHaStopOperator) ends it "
+        "immediately with its newest checkpoint"
     )

@@ -230,6 +230,7 @@ def _choose(job: JobContext, start_from: str) -> str:
             f"job {job.job_id!r} has no savepoint that a drill could restore",
             next_step="Take a savepoint with `spark-ha savepoint trigger`, or drill its newest checkpoint: "
             "start_from='latest'",
+            options=("start_from",),
         )
     return f"{SAVEPOINT}-{listing.pointers[0].savepoint_id}"
 

@@ -244,7 +244,7 @@ def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_bat
 
     assert changed in reason
     assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in reason
-    assert f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
+    assert f"`spark-ha job restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
     assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
 
 

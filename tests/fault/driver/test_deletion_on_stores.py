@@ -122,7 +122,7 @@ def test_deleted_checkpoints_of_a_running_job_leave_what_it_is_recovered_from(
 
 
 def erase(client: HaClient) -> None:
-    """End the life of the cluster, as ``spark-ha cluster erase`` does."""
+    """End the life of the cluster, as ``spark-ha delete cluster`` does."""
     with ClusterLeader(client, by="test", address="test") as leader:
         leader.lead(timeout=PATIENCE)
         erase_cluster(client, leader.leadership, by="test")

@@ -189,7 +189,7 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
     await_exit(job, 2)
 
     for _ in range(2):
-        with pytest.raises(DecisionNeededError, match=r"LOSS_POSSIBLE.*--accept-verdict LOSS_POSSIBLE"):
+        with pytest.raises(DecisionNeededError, match=r"LOSS_POSSIBLE.*--accept-verdicts LOSS_POSSIBLE"):
             job.recover()
     assert len(run_of(job).submissions) == 2
     job.job.restore(

@@ -44,7 +44,7 @@ def test_a_run_waits_until_the_loss_of_its_input_is_accepted(client: HaClient, t
     wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
     assert f"batch {planned} has to be replayed" in decision(job)
     assert "0001.json is gone" in decision(job)
-    with pytest.raises(DecisionNeededError, match=r"--if-lost recover --accept-verdict LOSS_POSSIBLE"):
+    with pytest.raises(DecisionNeededError, match=r"--if-lost recover --accept-verdicts LOSS_POSSIBLE"):
         job.recover()
 
     job.job.restore(

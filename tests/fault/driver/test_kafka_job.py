@@ -260,6 +260,7 @@ def test_another_source_ends_the_run_the_second_time_with_the_change_and_the_way
     assert source.refusal in result.reason
     assert f"Run 2 differs from run 1, which wrote checkpoint-{kept[0]}, in arguments" in result.reason
     assert (
-        f"`spark-ha restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1" in result.reason
+        f"`spark-ha job restore gated --start-from checkpoint-{kept[0]}` continues with the graph of run 1"
+        in result.reason
     )
     assert [pointer.number for pointer in job.job.checkpoints.list()] == kept

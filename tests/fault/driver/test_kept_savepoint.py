@@ -40,12 +40,12 @@ def test_a_new_life_begins_from_the_savepoint_of_the_one_before(client: HaClient
     assert started is not None
     assert (started.run.number, started.run.start.kind) == (2, StartKind.SAVEPOINT)
     with pytest.raises(JobStateError, match=f"run 2 of job 'gated' starts from savepoint '{savepoint}'"):
-        job.job.dispose_savepoint(savepoint, requested_by="test")
+        job.job.delete_savepoint(savepoint, requested_by="test")
     job.stream.feed(1)
     job.await_alive(lambda: job.job.snapshot().leader is not None, "the leader")
     epoch = job.job.snapshot().epoch
     job.await_read(epoch)
     job.await_alive(lambda: any(each.run == 2 for each in job.job.checkpoints.list()), "its first checkpoint")
-    job.job.dispose_savepoint(savepoint, requested_by="test")
+    job.job.delete_savepoint(savepoint, requested_by="test")
     assert len(job.job.savepoints.list()) == 0
     terminate_and_compare(job, 5)

@@ -165,7 +165,7 @@ def test_a_job_goes_on_after_its_zookeeper_was_lost(server: EmbeddedZooKeeper, t
 
     with HaClient.open(config) as client:
         job = client.job("words")
-        with pytest.raises(JobStateError, match="spark-ha rebuild"):
+        with pytest.raises(JobStateError, match="spark-ha cluster rebuild"):
             job.submit(request(tmp_path, "scheduled"))
         rebuild(config, client.coordinator, plan_rebuild(config, client.store, client.coordinator))
         lost = job.snapshot()

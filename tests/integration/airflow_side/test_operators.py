@@ -84,7 +84,7 @@ def test_a_job_that_only_storage_knows_is_refused_and_burns_no_retry(
 ) -> None:
     open_store(config).create(JobKeys(paths.job_id).journal("submission", "1-1-before"), b"{}")
 
-    with pytest.raises(AirflowFailException, match=r"ZooKeeper knows no job 'flights'.*spark-ha rebuild"):
+    with pytest.raises(AirflowFailException, match=r"ZooKeeper knows no job 'flights'.*spark-ha cluster rebuild"):
         submitting(application).execute(context())
 
     assert RunStore(coordinator, paths).numbers() == []

@@ -129,7 +129,7 @@ def test_a_refresh_reads_no_drill_again_and_the_page_shows_only_the_newest(
     page.get("/jobs/orders")
 
     assert shown.count('data-label="Drill"') == first == len(read) == DRILLS
-    assert "spark-ha savepoint drills orders</code> prints all" in shown
+    assert "spark-ha drill list orders</code> prints all" in shown
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch, part: str) -> list[str]:

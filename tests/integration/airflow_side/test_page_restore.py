@@ -131,7 +131,7 @@ def test_a_restore_begins_with_its_plan_and_asks_for_nothing(page: Page, lost: J
 
     assert "checkpoint-1" in shown
     assert "The lost run 1 ends." in shown
-    assert "spark-ha restore flights --start-from checkpoint-1 --if-lost restart" in shown
+    assert "spark-ha job restore flights --start-from checkpoint-1 --if-lost restart" in shown
     assert "DUPLICATES_POSSIBLE: rows may be written again" in shown
     assert re.search(r"SAFE</span> from <strong>checkpoint-1</strong>", shown)
     assert shipped_dags.runs_of(RESTORE) == []

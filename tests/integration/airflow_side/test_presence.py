@@ -168,7 +168,7 @@ def test_job_show_warns_of_a_live_run_without_a_watcher_and_names_what_helps(clu
 
     assert running["watched_by"] == []
     assert "No task follows job 'flights'" in warned
-    assert "spark-ha recover --watch" in warned
+    assert "spark-ha cluster recover --watch" in warned
     assert "unpause the DAG recover_jobs" in warned
     assert "a driver that is lost with its host is not submitted again" in running["warning"]
     assert "its driver is lost, and only its own host may start it again" in lost["warning"]

@@ -108,7 +108,7 @@ HOSTS = [
 def submitted_by_command(application: str, options: dict[str, Any], config: HaConfig) -> str:
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     environment = os.environ | variables_of(config)
-    done = CliRunner().invoke(app, ["job", "submit", application, "--job-id", "flights", *words], env=environment)
+    done = CliRunner().invoke(app, ["job", "submit", "flights", application, *words], env=environment)
     assert done.exit_code == WRONG_CALL
     return done.stderr
 

@@ -231,7 +231,7 @@ def test_a_plan_of_a_directory_takes_the_name_of_the_script(directory: str, chec
     place = checkpoint.rename(checkpoint.with_name(directory))
 
     code, said = call(
-        "checkpoint", "plan", str(place), "--sink", "Flattened Orders=noop", "--repeatable", "Flattened Orders"
+        "checkpoint", "plan", str(place), "--sinks", "Flattened Orders=noop", "--repeatable", "Flattened Orders"
     )
 
     assert code != WRONG_CALL, said

@@ -89,8 +89,8 @@ def test_a_directory_and_its_copy_on_s3_have_one_plan(s3: S3Access, bucket: str,
     out = sink_log(s3, bucket, tmp_path / "out", 3)
     put_directory(s3, bucket, "q", here)
 
-    local = plan(str(here), "--batch", "0", "--sink", str(tmp_path / "out"))
-    code, document = plan(f"s3a://{bucket}/q", "--batch", "0", "--sink", out)
+    local = plan(str(here), "--batch", "0", "--sinks", str(tmp_path / "out"))
+    code, document = plan(f"s3a://{bucket}/q", "--batch", "0", "--sinks", out)
 
     assert (code, document["verdict"], document["candidates"][0]["accepted"]) == (YES, "SAFE", True)
     query = document["queries"]["q"]
@@ -100,18 +100,21 @@ def test_a_directory_and_its_copy_on_s3_have_one_plan(s3: S3Access, bucket: str,
     assert (local[0], without_places(local[1])) == (code, without_places(document))
 
 
-def test_a_dry_run_of_a_restore_from_a_place_is_its_plan_and_without_it_a_job_has_to_be_named(
-    plan: Plan, tmp_path: Path
-) -> None:
+def test_a_restore_of_a_place_names_the_plan_of_a_place(tmp_path: Path) -> None:
     place = str(checkpoint(tmp_path / "q", range(3)))
-    said = CliRunner().invoke(app, ["restore", place, "--dry-run", "--batch", "1", "--json"], obj=ClusterTarget())
-    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["restore", place], obj=ClusterTarget())
 
-    code, document = plan(place, "--batch", "1")
+    refused = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["job", "restore", place], obj=ClusterTarget())
 
-    assert (said.exit_code, without_places(json.loads(said.stdout))) == (code, without_places(document))
     assert refused.exit_code == WRONG_CALL
-    assert "spark-ha restore JOB --start-from PATH" in refused.output
+    assert "spark-ha job restore JOB --start-from PATH" in refused.output
+    assert "spark-ha checkpoint plan PATH" in refused.output
+
+
+def test_a_plan_of_a_job_names_the_restore_of_a_job(plan: Plan) -> None:
+    code, document = plan("orders")
+
+    assert (code, document["error"]["type"]) == (WRONG_CALL, "ConfigurationError")
+    assert "spark-ha job restore orders --dry-run" in document["error"]["next_step"]
 
 
 def test_the_newest_batch_is_the_cut_and_the_command_of_the_page_says_so(
@@ -133,7 +136,7 @@ def test_the_newest_batch_is_the_cut_and_the_command_of_the_page_says_so(
 def test_a_sink_on_s3_that_is_behind_or_gone_is_no(
     where: str, verdict: str, plan: Plan, read_on_s3: str, short_sink: str
 ) -> None:
-    code, document = plan(read_on_s3, "--sink", short_sink.replace("/out", f"/{where}"))
+    code, document = plan(read_on_s3, "--sinks", short_sink.replace("/out", f"/{where}"))
 
     assert (code, document["verdict"]) == (NO, verdict)
     assert document["findings"][0]["ways_out"]
@@ -146,7 +149,7 @@ def test_of_a_sink_only_the_log_is_listed(
     listed: list[str] = []
 
     with s3_proxy(s3.endpoint, noted(listed, "prefix=out")) as endpoint:
-        plan(read_on_s3, "--sink", out, endpoint=endpoint)
+        plan(read_on_s3, "--sinks", out, endpoint=endpoint)
 
     assert listed
     assert [path for path in listed if "prefix=out%2F_spark_metadata%2F" not in path] == []
@@ -161,7 +164,7 @@ def test_an_input_on_s3_that_is_gone_is_told_and_only_what_is_read_again_is_aske
 
     asked: list[str] = []
     with s3_proxy(s3.endpoint, noted(asked, "prefix=in")) as endpoint:
-        code, document = plan(read_on_s3, "--batch", "1", "--sink", "noop", endpoint=endpoint)
+        code, document = plan(read_on_s3, "--batch", "1", "--sinks", "noop", endpoint=endpoint)
 
     assert (code, document["verdict"]) == (NO, "IMPOSSIBLE")
     assert "a%202.json is gone" in document["reasons"][0]
@@ -171,7 +174,7 @@ def test_an_input_on_s3_that_is_gone_is_told_and_only_what_is_read_again_is_aske
 
 @pytest.mark.parametrize("what", ["prefix=in", "prefix=out", "prefix=q", "/q/offsets/2", "/q/commits/2"])
 def test_what_was_refused_is_unknown(what: str, s3: S3Access, plan: Plan, read_on_s3: str, short_sink: str) -> None:
-    words = (read_on_s3, "--sink", short_sink, *(("--batch", "1") if what == "prefix=in" else ()))
+    words = (read_on_s3, "--sinks", short_sink, *(("--batch", "1") if what == "prefix=in" else ()))
 
     with s3_proxy(s3.endpoint, Fault(refuse(403, "AccessDenied"), "GET", what, times=FOR_EVER)) as endpoint:
         code, document = plan(*words, endpoint=endpoint)
@@ -192,7 +195,7 @@ def test_a_batch_whose_state_was_refused_is_not_passed_over_for_an_older_one(
     newest = f"/q/state/0/0/{SHORT_SHAPES['hdfs-zstd']}.delta"
 
     with s3_proxy(s3.endpoint, Fault(refuse(403, "AccessDenied"), "GET", newest, times=FOR_EVER)) as endpoint:
-        code, document = plan(f"s3://{bucket}/q", "--sink", "noop", endpoint=endpoint)
+        code, document = plan(f"s3://{bucket}/q", "--sinks", "noop", endpoint=endpoint)
 
     assert code == UNKNOWN
     assert "could not be read: state/0/0/3.delta" in document["error"]["message"]
@@ -203,7 +206,7 @@ def test_a_batch_that_is_damaged_is_passed_over_with_its_reason(
 ) -> None:
     s3.client().put_object(Bucket=bucket, Key="q/commits/2", Body=b"")
 
-    code, document = plan(read_on_s3, "--sink", "noop")
+    code, document = plan(read_on_s3, "--sinks", "noop")
 
     assert code == YES
     assert [(item["source"], item["accepted"]) for item in document["candidates"]] == [
@@ -233,22 +236,20 @@ def test_brokers_that_nobody_named_are_unknown_until_nobody_minds(
 ) -> None:
     put_directory(s3, bucket, QUERY, checkpoint(tmp_path / QUERY))
 
-    code, document = plan(f"s3://{bucket}/{QUERY}", "--sink", "noop")
+    code, document = plan(f"s3://{bucket}/{QUERY}", "--sinks", "noop")
     assert (code, list(document["unknown"])) == (UNKNOWN, [QUERY])
     assert any("--kafka-bootstrap" in way for way in document["findings"][0]["ways_out"])
 
-    words = ("--sink", "noop", "--accept-unverified", QUERY, "--accept-verdict", "LOSS_POSSIBLE")
+    words = ("--sinks", "noop", "--accept-unverified", QUERY, "--accept-verdicts", "LOSS_POSSIBLE")
     assert plan(f"s3://{bucket}/{QUERY}", *words)[0] == YES
 
 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("s3://bucket/q --start-from checkpoint-3", "is a path"),
-        ("./q --from-job orders", "is a path"),
         ("./q --accept-unverified other", "the query is q"),
-        ("./q --sink a --sink b", "2 times"),
-        ("orders --batch 3", "checkpoints of a job have numbers"),
+        ("./q --sinks a --sinks b", "2 times"),
+        ("orders --batch 3", "is a job id"),
     ],
 )
 def test_an_option_of_the_other_kind_is_refused(words: str, reason: str, plan: Plan) -> None:
@@ -265,7 +266,7 @@ def test_people_read_the_same_sections(s3: S3Access, read_on_s3: str) -> None:
         "AWS_ACCESS_KEY_ID": s3.access_key,
         "AWS_SECRET_ACCESS_KEY": s3.secret_key,
     }
-    words = ["checkpoint", "plan", read_on_s3, "--batch", "1", "--sink", "noop"]
+    words = ["checkpoint", "plan", read_on_s3, "--batch", "1", "--sinks", "noop"]
     done = CliRunner(env=environment).invoke(app, words, obj=ClusterTarget())
 
     assert done.exit_code == YES, done.output

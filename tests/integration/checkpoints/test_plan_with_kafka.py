@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
 
 APP = Path(__file__).parents[2] / "apps" / "kafka_rows.py"
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
-AS_COPY = ("copy", "--from-job", "flights")
+AS_COPY = ("copy", "--source-job", "flights")
 CUT, LAST = 1, 2  # batch 2 is replayed
 ROWS = 30  # ten a batch
 
@@ -256,15 +256,15 @@ def test_the_command_asks_the_brokers_that_it_is_told(
     add_checkpoint(source, template[1])
     named = ("--kafka-bootstrap", f"stats={kafka.servers}")
 
-    asked = spark_ha("checkpoint", "plan", *AS_COPY, *named, "--kafka-properties", str(properties), "--json")
-    shown = spark_ha("checkpoint", "plan", *AS_COPY, *named)
-    unnamed = spark_ha("checkpoint", "plan", *AS_COPY)
-    refused = spark_ha("restore", *AS_COPY)
-    half = spark_ha("checkpoint", "plan", *AS_COPY, "--accept-unverified", "stats")
+    asked = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named, "--kafka-properties", str(properties), "--json")
+    shown = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named)
+    unnamed = spark_ha("job", "restore", "--dry-run", *AS_COPY)
+    refused = spark_ha("job", "restore", *AS_COPY)
+    half = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--accept-unverified", "stats")
     whole = spark_ha(
-        "checkpoint", "plan", *AS_COPY, "--accept-unverified", "stats", "--accept-verdict", "LOSS_POSSIBLE"
+        "job", "restore", "--dry-run", *AS_COPY, "--accept-unverified", "stats", "--accept-verdicts", "LOSS_POSSIBLE"
     )
-    strange = spark_ha("checkpoint", "plan", *AS_COPY, "--kafka-bootstrap", f"stat={kafka.servers}")
+    strange = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--kafka-bootstrap", f"stat={kafka.servers}")
 
     partition = json.loads(asked[1])["queries"]["stats"]["inputs"][0]["partitions"][0]
     assert (asked[0], shown[0]) == (0, 0)

@@ -370,18 +370,18 @@ def test_the_commands_of_the_page_work_in_their_order(
 @pytest.mark.long
 def test_a_program_gets_json_from_each_command(s3: S3Access, bucket: str, tmp_path: Path) -> None:
     def document(*words: str) -> Any:
-        return json.loads(call(s3, "savepoint", *words, "--json"))
+        return json.loads(call(s3, *words, "--json"))
 
     place = f"s3://{bucket}/savepoints"
-    made = document("create", f"s3a://{bucket}/c", "--to", f"{place}/one", "--label", "before the upgrade")
+    made = document("savepoint", "create", f"s3a://{bucket}/c", "--to", f"{place}/one", "--label", "before the upgrade")
     assert (made["directory"], made["cut"]) == (f"{place}/one", {"c": 1})
-    assert document("verify", f"{place}/one")["restorable"] is True
-    restored = document("restore", f"{place}/one", "--to", f"s3://{bucket}/again")
+    assert document("savepoint", "verify", f"{place}/one")["restorable"] is True
+    restored = document("savepoint", "restore", f"{place}/one", "--to", f"s3://{bucket}/again")
     assert restored["checkpoints"] == {"c": f"s3a://{bucket}/again/c"}
-    assert document("export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
-    assert document("import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
-    assert document("dispose", f"{place}/one", "--yes") == {
+    assert document("savepoint", "export", f"{place}/one", "--to", str(tmp_path / "one.tar"))["bytes"] > 0
+    assert document("savepoint", "import", str(tmp_path / "one.tar"), "--to", str(tmp_path / "one"))["cut"] == {"c": 1}
+    assert document("delete", "savepoint", f"{place}/one", "--yes") == {
         "job_id": "",
         "savepoint_id": f"{place}/one",
-        "disposed": True,
+        "deleted": True,
     }

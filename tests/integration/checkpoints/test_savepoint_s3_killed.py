@@ -80,7 +80,7 @@ def running(s3: S3Access, endpoint: str, *words: str) -> Iterator[subprocess.Pop
         "AWS_ACCESS_KEY_ID": s3.access_key,
         "AWS_SECRET_ACCESS_KEY": s3.secret_key,
     }
-    command = [sys.executable, "-c", PROGRAM, "savepoint", *words]
+    command = [sys.executable, "-c", PROGRAM, *words]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         yield process
@@ -120,7 +120,7 @@ def assert_none(at: SavepointPrefix) -> None:
 def test_a_create_that_is_killed_leaves_no_savepoint_and_can_be_repeated(
     step: Fault, s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    killed_at(s3, step, "create", f"s3://{bucket}/{QUERY}", "--to", str(one))
+    killed_at(s3, step, "savepoint", "create", f"s3://{bucket}/{QUERY}", "--to", str(one))
 
     with pytest.raises(CheckpointMissingError):
         open_savepoint(one)
@@ -133,7 +133,9 @@ def test_a_create_that_is_killed_leaves_no_savepoint_and_can_be_repeated(
 def test_a_create_that_is_killed_after_its_manifest_has_left_a_whole_savepoint(
     s3: S3Access, bucket: str, one: SavepointPrefix
 ) -> None:
-    killed_at(s3, Fault(heard, "PUT", "one/manifest.json"), "create", f"s3://{bucket}/{QUERY}", "--to", str(one))
+    killed_at(
+        s3, Fault(heard, "PUT", "one/manifest.json"), "savepoint", "create", f"s3://{bucket}/{QUERY}", "--to", str(one)
+    )
 
     check(open_savepoint(one))
 
@@ -154,13 +156,13 @@ def test_an_import_that_is_killed_leaves_no_savepoint_and_the_next_one_clears_it
     (tmp_path / "mail").mkdir()
     archive = tmp_path / "mail" / "sp.tar"
     export(tmp_path / "sp", own, archive)
-    words = ("import", str(archive), "--to", str(one))
+    words = ("savepoint", "import", str(archive), "--to", str(one))
 
     killed_at(s3, step, *words)
 
     assert len(names_in(archive.parent)) == 2
     assert_none(one)
-    call(s3, "savepoint", *words)
+    call(s3, *words)
     assert names_in(archive.parent) == ["sp.tar"]
     check(open_savepoint(one))
 
@@ -179,7 +181,7 @@ def test_a_restore_that_is_killed_is_nothing_to_start_from_and_the_savepoint_is_
 ) -> None:
     taken(one)
 
-    killed_at(s3, step, "restore", str(one), "--to", f"s3://{bucket}/again")
+    killed_at(s3, step, "savepoint", "restore", str(one), "--to", f"s3://{bucket}/again")
 
     half = tree(s3, bucket, f"again/{QUERY}")
     assert half.names() in ([], ["commits"], ["commits", "metadata"], ["commits", "metadata", "offsets"])
@@ -206,7 +208,7 @@ def test_a_removal_that_is_killed_leaves_no_savepoint_and_the_next_one_does_the_
 ) -> None:
     taken(one)
 
-    killed_at(s3, step, "dispose", str(one), "--yes")
+    killed_at(s3, step, "delete", "savepoint", str(one), "--yes")
 
     assert_none(one)
 
@@ -216,7 +218,7 @@ def test_a_removal_that_is_killed_before_the_manifest_is_gone_has_done_nothing(
 ) -> None:
     taken(one)
 
-    killed_at(s3, Fault(unheard, "DELETE", "one/manifest.json"), "dispose", str(one), "--yes")
+    killed_at(s3, Fault(unheard, "DELETE", "one/manifest.json"), "delete", "savepoint", str(one), "--yes")
 
     check(open_savepoint(one))
     with pytest.raises(ObjectExistsError):

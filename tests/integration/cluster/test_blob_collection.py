@@ -113,6 +113,6 @@ def test_a_leader_that_stays_looks_after_a_while(
 def test_a_recovery_that_does_not_stay_does_it_at_its_end(client: HaClient, spark_ha: Any) -> None:
     before = len(blobs(client))
 
-    code, _, said = spark_ha("recover", "--wait", "0")
+    code, _, said = spark_ha("cluster", "recover", "--wait", "0")
 
     assert len(blobs(client)) == before - 1, (code, said)

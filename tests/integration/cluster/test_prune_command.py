@@ -41,7 +41,7 @@ def left(job: AgedJob) -> list[int]:
 
 
 def test_a_dry_run_says_how_much_there_is_and_removes_nothing(spark_ha: Any, job: AgedJob) -> None:
-    code, printed, _ = spark_ha("storage", "prune", "--dry-run", "--json")
+    code, printed, _ = spark_ha("storage", "clean", "--dry-run", "--json")
 
     assert code == YES
     document = json.loads(printed)
@@ -55,7 +55,7 @@ def test_a_dry_run_says_how_much_there_is_and_removes_nothing(spark_ha: Any, job
 
 
 def test_a_person_removes_it_at_once(spark_ha: Any, job: AgedJob) -> None:
-    code, shown, said = spark_ha("storage", "prune", JOB)
+    code, shown, said = spark_ha("storage", "clean", "--yes", JOB)
 
     assert code == YES
     assert str(RUNS - KEPT) in shown
@@ -68,7 +68,7 @@ def test_a_person_removes_it_at_once(spark_ha: Any, job: AgedJob) -> None:
 def test_why_an_old_run_stays_is_said(spark_ha: Any, job: AgedJob) -> None:
     job.coordinator.commit(Delete(job.paths.submission_exit(1, 1)))
 
-    code, _, said = spark_ha("storage", "prune")
+    code, _, said = spark_ha("storage", "clean", "--yes")
 
     assert code == YES
     assert "run 1 stays: nothing proves the death of the processes of 1 of its submissions" in said
@@ -77,15 +77,15 @@ def test_why_an_old_run_stays_is_said(spark_ha: Any, job: AgedJob) -> None:
 
 def test_a_run_takes_its_graph_with_it(spark_ha: Any, job: AgedJob) -> None:
     """The job's clock is months behind: its graphs are old."""
-    code, printed, _ = spark_ha("storage", "prune", "--json")
+    code, printed, _ = spark_ha("storage", "clean", "--yes", "--json")
 
     assert code == YES
-    assert json.loads(printed)["blobs"]["removed"] == RUNS - KEPT
+    assert len(json.loads(printed)["blobs"]["deleted"]) == RUNS - KEPT
     assert job.measure().blobs == KEPT
 
 
 def test_a_dry_run_removes_no_blob(spark_ha: Any, job: AgedJob) -> None:
-    spark_ha("storage", "prune", "--dry-run")
+    spark_ha("storage", "clean", "--dry-run")
 
     assert job.measure().blobs == RUNS
 
@@ -93,7 +93,7 @@ def test_a_dry_run_removes_no_blob(spark_ha: Any, job: AgedJob) -> None:
 def test_a_record_that_cannot_be_read_keeps_every_blob(spark_ha: Any, job: AgedJob) -> None:
     job.context.store.write(job.keys.journal("submission", "garbage"), b"garbage")
 
-    code, _, said = spark_ha("storage", "prune")
+    code, _, said = spark_ha("storage", "clean", "--yes")
 
     assert code == UNKNOWN
     assert "no blob is removed" in said
@@ -108,7 +108,7 @@ def test_a_job_with_a_live_run_is_left_to_its_driver(spark_ha: Any, job: AgedJob
     job.coordinator.commit(job.context.runs.create_op(run))
     epoch = job.coordinator.get(job.paths.epoch).version
 
-    code, _, said = spark_ha("storage", "prune")
+    code, _, said = spark_ha("storage", "clean", "--yes")
 
     assert code == YES
     assert "left to the next driver of its live run" in said
@@ -137,7 +137,7 @@ def test_a_new_run_is_not_kept_waiting(config: HaConfig, job: AgedJob, monkeypat
 def test_what_cannot_be_read_stops_the_removal(spark_ha: Any, job: AgedJob) -> None:
     job.coordinator.commit(Create(job.paths.savepoint("broken"), b"garbage"))
 
-    code, _, said = spark_ha("storage", "prune")
+    code, _, said = spark_ha("storage", "clean", "--yes")
 
     assert code == UNKNOWN
     assert "may refer to any run" in said

@@ -284,12 +284,12 @@ def test_a_job_that_only_storage_knows_is_not_begun_from_nothing(
     for act in acts:
         with pytest.raises(JobStateError, match="ZooKeeper knows no job 'flights'") as caught:
             act()
-        assert "spark-ha rebuild" in str(caught.value)
+        assert "spark-ha cluster rebuild" in str(caught.value)
         assert not caught.value.retryable, "a task does not try again"
     attended = leader.settle(5)
 
     assert [(each.job_id, each.outcome) for each in attended] == [("flights", ReconcileOutcome.DECISION_NEEDED)]
-    assert "spark-ha rebuild" in attended[0].detail
+    assert "spark-ha cluster rebuild" in attended[0].detail
     assert files(config.work_path) == before
     assert cluster.client.list_jobs() == []
 

@@ -97,7 +97,7 @@ def test_a_directory_that_is_gone_needs_a_decision_when_the_sink_may_have_more(l
     with pytest.raises(DecisionNeededError) as caught:
         lost.start()
 
-    for word in (JOB, QUERY, "run 1", "is gone", "LOSS_POSSIBLE", "--accept-verdict LOSS_POSSIBLE", "checkpoint plan"):
+    for word in (JOB, QUERY, "run 1", "is gone", "LOSS_POSSIBLE", "--accept-verdicts LOSS_POSSIBLE", "--dry-run"):
         assert word in str(caught.value)
     assert list((lost.directory.parent).glob("e2-*")) == []
 
@@ -180,7 +180,7 @@ def test_a_fact_that_can_never_be_known_is_named_with_what_accepts_it(lost: Lost
     note.write_text("damaged")
     lost.empty_newest_entry()
 
-    with pytest.raises(DecisionNeededError, match=f"--accept-verdict LOSS_POSSIBLE --accept-unverified {QUERY}"):
+    with pytest.raises(DecisionNeededError, match=f"--accept-verdicts LOSS_POSSIBLE --accept-unverified {QUERY}"):
         lost.start()
 
 
@@ -231,7 +231,7 @@ def test_batches_that_a_function_has_finished_are_not_given_to_it_again_without_
     with pytest.raises(DecisionNeededError, match="batch 3 is given to the function again") as caught:
         lost.start(repeatable=())
 
-    assert "--accept-verdict DUPLICATES_POSSIBLE" in caught.value.next_step
+    assert "--accept-verdicts DUPLICATES_POSSIBLE" in caught.value.next_step
 
 
 def test_batches_that_a_fenced_function_has_finished_need_no_decision(lost: LostRun) -> None:

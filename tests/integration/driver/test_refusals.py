@@ -22,7 +22,7 @@ REASONS = {
     "twice": "two streaming queries of a run are named 'q'",
     "location": "own/a', which holds its batches up to 1, and the job has no batch of this query",
     "location as keyword": "query 'b' sets checkpointLocation '/",
-    "continuous": "accept_verdicts=['SAFE', 'DUPLICATES_POSSIBLE']",
+    "continuous": "accept_verdicts=DUPLICATES_POSSIBLE",
     "table": "toTable() to table 't' of hudi that is not there: such a table skips a batch",
     "table elsewhere": "toTable() to table 'other.db.t' of json in another catalog: such a table skips",
     "table in the warehouse": "the script writes table 'streamed' to file:/",

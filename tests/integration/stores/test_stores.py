@@ -182,8 +182,8 @@ def test_a_checkpoint_in_the_directory_of_an_epoch_is_drilled(words: Job, contex
 
 
 def test_the_command_drills_and_lists(words: Job, spark_ha: Any) -> None:
-    drilled = spark_ha("savepoint", "drill", words.paths.job_id, "--load-only")
-    listed = spark_ha("savepoint", "drills", words.paths.job_id)
+    drilled = spark_ha("drill", "run", words.paths.job_id, "--load-only")
+    listed = spark_ha("drill", "list", words.paths.job_id)
 
     assert (drilled[0], listed[0]) == (0, 0)
     assert "savepoint-s1" in listed[1]
@@ -253,7 +253,7 @@ def test_the_tree_comes_back_by_the_command(
     expected, epoch = rebuilt_content(config, coordinator), driver.leadership.epoch
     wipe(config, coordinator)
 
-    code, out, _ = spark_ha("rebuild", "--yes", "--json")
+    code, out, _ = spark_ha("cluster", "rebuild", "--yes", "--json")
 
     (found,) = json.loads(out)["jobs"]
     assert (code, found["problems"]) == (YES, [])

@@ -1,4 +1,4 @@
-"""What the tests of ``spark-ha tree`` and ``rebuild`` share: a cluster with jobs in every state, without any Spark.
+"""Cluster with jobs in every state, without any Spark, for tests of ``spark-ha cluster tree`` and ``rebuild``.
 
 Runs, submissions, results, checkpoints and savepoints are written by the package's own code through a real ZooKeeper,
 into the work area of the cluster's configuration; only the driver's processes are missing.

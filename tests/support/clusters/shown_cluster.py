@@ -343,7 +343,7 @@ def a_plan(store: ObjectStore, job_id: str, at: datetime, savepoint: str) -> Sta
                 reason="batches 281 to 283 were given to the function and are given to it again",
                 ways_out=(
                     "make the function idempotent by its batch id",
-                    "accept it: --accept-verdict DUPLICATES_POSSIBLE",
+                    "accept it: --accept-verdicts DUPLICATES_POSSIBLE",
                 ),
             ),
         ),

@@ -270,9 +270,9 @@ def compare(job: SupervisedJob, files: int) -> None:
 
 @contextlib.contextmanager
 def recoverer(config: HaConfig) -> Iterator[None]:
-    """Have ``spark-ha recover --watch`` for the time of the block."""
+    """Have ``spark-ha cluster recover --watch`` for the time of the block."""
     environment = os.environ | variables_of(config)
-    command = [str(Path(sys.executable).with_name("spark-ha")), "recover", "--watch"]
+    command = [str(Path(sys.executable).with_name("spark-ha")), "cluster", "recover", "--watch"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield

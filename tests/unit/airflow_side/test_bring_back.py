@@ -213,8 +213,8 @@ def test_the_dag_and_the_command_get_what_was_chosen() -> None:
     assert conf["accept_verdicts"] == ["SAFE", "DUPLICATES_POSSIBLE", "LOSS_POSSIBLE"]
     assert (conf["force"], conf["seen_run"], conf["spark_ha_conn_id"]) == (True, 3, "prod")
     assert restore_command("flights", choice, "checkpoint-7", "team") == (
-        "spark-ha restore flights --start-from checkpoint-7 --accept-verdict DUPLICATES_POSSIBLE "
-        "--accept-verdict LOSS_POSSIBLE --if-lost restart --force"
+        "spark-ha job restore flights --start-from checkpoint-7 --accept-verdicts DUPLICATES_POSSIBLE "
+        "--accept-verdicts LOSS_POSSIBLE --if-lost restart --force"
     )
     assert restore_conf("prod", "flights", 3, RestoreChoice(), "checkpoint-7", None)["if_lost"] is None
 

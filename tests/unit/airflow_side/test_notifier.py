@@ -27,7 +27,7 @@ LOST = {
 }
 
 
-TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha recover orders`. `spark-ha job show orders` shows details."
+TO_DO = "Unpause the DAG recover_jobs, or run `spark-ha job recover orders`. `spark-ha job show orders` shows details."
 
 
 class Sender(BaseNotifier):

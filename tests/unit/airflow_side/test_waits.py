@@ -191,12 +191,12 @@ class Hook:
 
 def test_a_task_fails_with_what_its_user_has_to_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting for another look, the task would say nothing and never end."""
-    refusal = DecisionNeededError("run 1 waits for a decision", next_step="`spark-ha checkpoint plan flights`")
+    refusal = DecisionNeededError("run 1 waits for a decision", next_step="`spark-ha job restore flights --dry-run`")
     monkeypatch.setattr(_run, "SparkHaHook", Hook(refusal))
     task = SparkHaFollowOperator(task_id="task", job_id="flights")
     event = {"status": "recover", "run": 1, "attempt": 2, "reason": "the driver ended"}
 
-    with pytest.raises(AirflowFailException, match=r"waits for a decision.*checkpoint plan flights"):
+    with pytest.raises(AirflowFailException, match=r"waits for a decision.*job restore flights --dry-run"):
         task._recover(event, context(), None)
 
 

@@ -303,7 +303,7 @@ def test_a_table_would_skip_what_is_planned_afresh_unless_the_query_gets_another
     kept, fresh = plan(delta(7, 5)), plan(delta(7, 5), reset_query_ids={"q": "a new id"})
 
     assert (kept.verdict, kept.queries["q"].query_id) == (Verdict.IMPOSSIBLE, None)
-    assert any("--reset-query-id" in way for way in kept.findings[0].ways_out)
+    assert any("--reset-query-ids" in way for way in kept.findings[0].ways_out)
     assert (fresh.verdict, fresh.queries["q"].query_id) == (Verdict.DUPLICATES_POSSIBLE, "a new id")
     assert fresh.reasons == ("q: with a fresh query id batches 6 to 7, which the table has, are written again",)
 

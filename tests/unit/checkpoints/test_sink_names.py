@@ -54,7 +54,7 @@ def test_the_plan_of_a_checkpoint_says_it(tmp_path: Path) -> None:
     directory, out = checkpoint(tmp_path / QUERY), tmp_path / "out"
     name = started_as("json", str(out))
 
-    told = CliRunner().invoke(app, ["checkpoint", "plan", str(directory), "--sink", str(out)], obj=ClusterTarget())
+    told = CliRunner().invoke(app, ["checkpoint", "plan", str(directory), "--sinks", str(out)], obj=ClusterTarget())
 
     line = f"{QUERY}: a script that gives it no name starts it as {name}; adopt it as that (--start-from {name}=...)"
     assert line in " ".join(told.stdout.split())

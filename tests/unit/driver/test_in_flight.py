@@ -133,7 +133,7 @@ def test_a_batch_in_flight_whose_input_is_not_what_it_was_waits_for_its_user(los
         lost.judge()
 
     assert str(lost.inputs[IN_FLIGHT]) in caught.value.message
-    assert "--if-lost recover --accept-verdict LOSS_POSSIBLE" in caught.value.next_step
+    assert "--if-lost recover --accept-verdicts LOSS_POSSIBLE" in caught.value.next_step
 
 
 def test_what_is_accepted_once_goes_on_with_each_attempt_at_that_batch_and_no_other(lost: Lost) -> None:
@@ -192,7 +192,7 @@ def test_a_topic_that_is_not_what_it_was_waits_for_its_user(
     with pytest.raises(DecisionNeededError, match=word) as caught:
         lost.judge()
 
-    assert "--if-lost recover --accept-verdict LOSS_POSSIBLE" in caught.value.next_step
+    assert "--if-lost recover --accept-verdicts LOSS_POSSIBLE" in caught.value.next_step
     assert lost.asked == ["kafka:9092"]
     assert lost.judge(accepted=True).lossy == {QUERY: IN_FLIGHT if in_flight else IN_FLIGHT - 1}
 

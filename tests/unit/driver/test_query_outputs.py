@@ -194,7 +194,7 @@ def test_an_output_that_was_written_to_since_is_not_given_a_log_again(spark: Sta
 
 
 def test_a_new_output_without_a_log_to_begin_with_is_refused(spark: Started, tmp_path: Path) -> None:
-    with pytest.raises(RestoreRefusedError, match=r"output /new of query 'rows' is new, .* was not named.*--sink"):
+    with pytest.raises(RestoreRefusedError, match=r"output /new of query 'rows' is new, .* was not named.*sinks"):
         seeded(spark, tmp_path, Log(-1), sinks=None)
 
 
