@@ -31,9 +31,9 @@ from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recov
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import read
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
@@ -175,9 +175,9 @@ def places(folder: Path, s3: S3Access, hdfs: Hdfs) -> Iterator[Place]:
     local = LinkedWorkArea(folder / "local")
     yield Place("local", local, through_this_process(local))
     bucket = s3.new_bucket()
-    objects = LayeredWorkArea(S3FileStore(f"s3://{bucket}", s3.options()))
+    objects = LayeredWorkArea(S3Store(f"s3://{bucket}", s3.options()))
     yield Place("S3", objects, within_s3(s3, bucket))
-    distributed = LayeredWorkArea(HdfsFileStore(hdfs.new_root(), hdfs.options()))
+    distributed = LayeredWorkArea(HdfsStore(hdfs.new_root(), hdfs.options()))
     yield Place("HDFS", distributed, through_this_process(distributed))
 
 

@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recov
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.component_batches import OWN, batch_of, conf
 from benchmarks.shared import quick, show
 from tests.support.s3.s3_server import S3Access, real_server
@@ -124,7 +124,7 @@ def until(said: Connection, batch: int) -> None:
         pass
 
 
-def measured(area: LayeredWorkArea, files: S3FileStore, key: str) -> Bytes:
+def measured(area: LayeredWorkArea, files: S3Store, key: str) -> Bytes:
     """Add up what lies there, with closures alone: the collector is not asked what it thinks."""
     tree = area.tree(key)
     query = tree / QUERY
@@ -140,7 +140,7 @@ def measured(area: LayeredWorkArea, files: S3FileStore, key: str) -> Bytes:
     return Bytes(live=sum(places.values()), all=sum(every.values()), kinds=kinds)
 
 
-def collected(files: S3FileStore, key: str) -> None:
+def collected(files: S3Store, key: str) -> None:
     """Remove all that the collector finds, however young it is."""
     search = GarbageSearch(files, JOB.live, {}, key, time_of(files) + 60_000, grace=timedelta(0))
     for _ in search.steps():
@@ -149,7 +149,7 @@ def collected(files: S3FileStore, key: str) -> None:
         pass
 
 
-def look(files: S3FileStore, key: str) -> None:
+def look(files: S3Store, key: str) -> None:
     """Note what the next takeover needs, as a driver does after its start, and later once an hour."""
     search = GarbageSearch(files, JOB.live, {}, key, time_of(files))
     for _ in search.steps():
@@ -160,7 +160,7 @@ def look(files: S3FileStore, key: str) -> None:
 def played(s3: S3Access, size: Size) -> tuple[Bytes, Bytes, int]:
     """Play it; returns what lies there before and after the collector, and how many batches were executed."""
     bucket = s3.new_bucket()
-    files = S3FileStore(f"s3://{bucket}", s3.options())
+    files = S3Store(f"s3://{bucket}", s3.options())
     area = LayeredWorkArea(files)
     changelog = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
     lost, batch = "", -1

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
-from airflow_provider_ha.storage.s3_files import S3Reader
+from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.clones import cloned, lengthened
 from benchmarks.shared import median, quick, show
 from tests.support.s3.s3_checkpoints import noting_proxy
@@ -68,7 +68,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def check(s3: S3Access, bucket: str, endpoint: str, depth: Depth, versions: int) -> None:
     """Verify; what is measured must have been whole."""
-    found = ObjectTree(S3Reader(f"s3://{bucket}/{PREFIX}", s3.options(endpoint)))
+    found = ObjectTree(S3Store(f"s3://{bucket}/{PREFIX}", s3.options(endpoint)))
     report = verify(found, depth=depth, spark_version=RELEASE)
     if not report.startable or len(report.restorable) != versions:
         raise RuntimeError(f"s3://{bucket}/{PREFIX} is not whole: {report.findings}")

@@ -23,8 +23,8 @@ from airflow_provider_ha.errors import (
     StorageUnavailableError,
     VersionConflictError,
 )
-from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JOBS
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.open_storage import open_root, storage_uri
 from airflow_provider_ha.storage.roots import MARKER, ClusterRoots, read_marker
 
@@ -119,11 +119,11 @@ def _marked(config: HaConfig) -> ClusterRoots:
     return marker
 
 
-def _has_worked(storage: FileStore) -> bool:
+def _has_worked(storage: ObjectStore) -> bool:
     return next(iter(storage.list(JOBS)), None) is not None
 
 
-def _mark(root: FileStore, marker: ClusterRoots) -> ClusterRoots:
+def _mark(root: ObjectStore, marker: ClusterRoots) -> ClusterRoots:
     """Write a marker unless one exists; return the root's marker."""
     try:
         root.create(MARKER, marker.to_bytes(), writer=new_id())

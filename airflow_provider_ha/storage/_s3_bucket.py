@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError, ObjectMissingError, StorageError, StorageUnavailableError
 from airflow_provider_ha.storage._s3_responses import ABSENT, NO_SUCH_KEY, code_of, handled, unavailable
-from airflow_provider_ha.storage.keys import check_key, check_prefix
+from airflow_provider_ha.storage.keys import check_object_key, check_prefix
 from airflow_provider_ha.storage.limits import Deadline, DeadlineError, S3Limits
 from airflow_provider_ha.uris import split
 
@@ -255,11 +255,7 @@ class Bucket:
 
         :raises ConfigurationError: The key is not valid.
         """
-        return f"{self._prefix}/{check_key(key)}" if self._prefix else check_key(key)
-
-    def foreign_key(self, key: str) -> str:
-        """Return the bucket's key for a listed object whose name another program chose."""
-        return f"{self._prefix}/{key}" if self._prefix else key
+        return self._root + check_object_key(key)
 
     def head(self, key: str) -> HeadObjectOutputTypeDef:
         """Return S3's metadata of an object."""
@@ -270,20 +266,16 @@ class Bucket:
 
         :raises StorageUnavailableError: A page could not be read.
         """
-        yield from self.listed(check_prefix(prefix))
-
-    def listed(self, prefix: str) -> Iterator[tuple[str, ObjectTypeDef]]:
-        """Yield the same as :meth:`objects`, for any prefix, because another program chose the names."""
-        for page in self._pages(prefix, delimiter=""):
+        for page in self._pages(check_prefix(prefix), delimiter=""):
             for item in page.get("Contents", ()):
                 yield item["Key"].removeprefix(self._root), item
 
     def names(self, prefix: str) -> Iterator[str]:
-        """Yield the names directly below any prefix with a final slash: of objects and of common prefixes.
+        """Yield the names directly below a prefix with a final slash: of objects and of common prefixes.
 
         :raises StorageUnavailableError: A page could not be read.
         """
-        for page in self._pages(prefix, delimiter="/"):
+        for page in self._pages(check_prefix(prefix, directory=True), delimiter="/"):
             keys = [item["Key"] for item in page.get("Contents", ())]
             keys += [item["Prefix"].removesuffix("/") for item in page.get("CommonPrefixes", ())]
             yield from filter(None, (key.removeprefix(self._root + prefix) for key in keys))

@@ -18,7 +18,7 @@ from airflow_provider_ha.storage.outage import FULL_STEP, is_full
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
-    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef
+    from mypy_boto3_s3.type_defs import HeadObjectOutputTypeDef, ObjectTypeDef
 
 
 _PIECE = 64 * 1024  # bytes of a body between two checks of the deadline
@@ -34,7 +34,12 @@ class Body(Protocol):
 
 def info_of(key: str, head: HeadObjectOutputTypeDef) -> ObjectInfo:
     """Return the metadata in a response to HEAD."""
-    return ObjectInfo(key, head["ContentLength"], head["LastModified"])
+    return ObjectInfo(key, head["ContentLength"], head["LastModified"], head["ETag"].strip('"'))
+
+
+def listed(key: str, item: ObjectTypeDef) -> ObjectInfo:
+    """Return the metadata in an entry of a listing."""
+    return ObjectInfo(key, item["Size"], item["LastModified"], item["ETag"].strip('"'))
 
 
 def whole(body: Body, deadline: Deadline) -> bytes:

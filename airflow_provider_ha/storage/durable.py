@@ -11,6 +11,7 @@ import errno
 import fcntl
 import glob
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from airflow_provider_ha.clock import new_id
 
 PREPARED = ".prepared-"
 REMOVED = ".removed"
+REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
+"""Names of unfinished work: of :func:`remove_tree`, and of directories that are built under a hidden name."""
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _PERMISSIONS = 0o777
@@ -70,27 +73,6 @@ def replace_file(target: Path, content: bytes | Path) -> None:
             stream.write(content)
         flush(stream)
         temporary.replace(target)
-    flush_directory(target.parent)
-
-
-def copy_file(source: IO[bytes], target: Path, *, if_absent: bool) -> None:
-    """Copy an open file to a name, sharing its blocks where the file system can.
-
-    :raises FileExistsError: The name exists, and *if_absent* is set.
-    :raises OSError: The file could not be copied, or its size changed during the copy; *target* is unchanged.
-    """
-    with prepared(target) as (temporary, stream):
-        size = os.fstat(source.fileno()).st_size
-        if not reflink(source, stream):
-            shutil.copyfileobj(source, stream, COPY_BUFFER)
-        flush(stream)
-        copied = os.fstat(stream.fileno()).st_size
-        if copied != size:
-            raise OSError(errno.EIO, f"{copied} bytes were copied of {size}: it changed during the copy")
-        if if_absent:
-            os.link(temporary, target)
-        else:
-            temporary.replace(target)
     flush_directory(target.parent)
 
 

@@ -18,9 +18,7 @@ from airflow_provider_ha.names import check_job_id, check_name, check_query, che
 
 
 def check_key(key: str) -> str:
-    """Return *key* if it stays below the root of a store.
-
-    Segments that begin with a dot are refused too, because a local store prepares its objects under such names.
+    """Return *key* if it is a key of this package: its names do not begin with a dot, as unfinished files do.
 
     :raises ConfigurationError: *key* is empty, absolute, or has an empty, dotted or control-character segment.
     """
@@ -33,26 +31,30 @@ def check_key(key: str) -> str:
     return key
 
 
-def check_prefix(prefix: str) -> str:
+def check_object_key(key: str) -> str:
+    """Return *key* if it names an object below the root of a store; its names may begin with a dot.
+
+    :raises ConfigurationError: *key* is empty, absolute, or has an empty, relative or control-character segment.
+    """
+    segments = key.split("/")
+    if not {"", ".", ".."}.isdisjoint(segments) or not key.isprintable():
+        raise ConfigurationError(
+            f"key {key!r} names no object below the root of a store", next_step="Use names with single slashes between"
+        )
+    return key
+
+
+def check_prefix(prefix: str, *, directory: bool = False) -> str:
     """Return *prefix* if a listing by it stays below the root: empty, or the beginning of a valid key.
 
-    :raises ConfigurationError: No valid key begins with *prefix*.
+    :param directory: Whether only a prefix with a final slash is valid.
+    :raises ConfigurationError: *prefix* is not valid.
     """
-    complete = prefix.removesuffix("/")
-    if complete:
-        check_key(complete)
-    elif prefix:
-        raise ConfigurationError("storage prefix '/' is absolute", next_step="Use a prefix without a leading slash")
+    if prefix:
+        check_object_key(prefix.removesuffix("/"))
+        if directory and not prefix.endswith("/"):
+            raise ConfigurationError(f"prefix {prefix!r} has no final slash", next_step="Add it")
     return prefix
-
-
-def check_copy(source: str, target: str) -> None:
-    """Check that the source and the target of a copy differ.
-
-    :raises ConfigurationError: Both are the same key.
-    """
-    if check_key(source) == check_key(target):
-        raise ConfigurationError(f"object {source!r} cannot be copied onto itself", next_step="Name another target")
 
 
 def resolve_key(root: Path, key: str, *, inside: tuple[str, ...], source: str) -> Path:

@@ -8,18 +8,26 @@ creates it: a directory without the marker is on the host's own disk.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import timedelta
 from pathlib import Path
 
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageUnavailableError
-from airflow_provider_ha.storage.durable import copy_file, create_file, flush_directory, make_directories, replace_file
-from airflow_provider_ha.storage.keys import check_copy, check_key, check_prefix
+from airflow_provider_ha.storage.durable import (
+    PREPARED,
+    REMAINS,
+    create_file,
+    flush_directory,
+    make_directories,
+    replace_file,
+)
+from airflow_provider_ha.storage.keys import check_object_key, check_prefix
 from airflow_provider_ha.storage.limits import check_held
-from airflow_provider_ha.storage.object_store import ObjectInfo
+from airflow_provider_ha.storage.object_store import EPOCH, ObjectInfo
 from airflow_provider_ha.storage.outage import unavailable
-from airflow_provider_ha.storage.roots import MARKER, Roots, is_marked, probe
+from airflow_provider_ha.storage.roots import Roots, is_marked, probe
 from airflow_provider_ha.uris import file_uri
 
 
@@ -28,17 +36,57 @@ class LocalStore:
 
     :param root: Absolute directory; never created by a read.
     :param roots: Roots of its cluster; without them, the first write creates *root*.
+    :param new: A missing root is an empty one, because it may not have been created yet.
     """
 
-    def __init__(self, root: Path, *, roots: Roots | None = None) -> None:
+    def __init__(self, root: Path, *, roots: Roots | None = None, new: bool = False) -> None:
         self._root = root
         self._roots = roots
+        self._new = new
         self._settled = False
 
     @property
     def uri(self) -> str:
         """URI of the root."""
         return file_uri(self._root)
+
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:  # noqa: ARG002  # has real directories
+        """Yield every object whose key begins with *prefix*, in the order of their keys.
+
+        :raises StorageUnavailableError: A directory could not be read: a part is never passed off as the whole.
+        """
+        return self._listed(check_prefix(prefix), prepared=False)
+
+    def prepared(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the files in preparation, also of dead writers; raises as :meth:`list`."""
+        return self._listed(check_prefix(prefix), prepared=True)
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Return the names of objects and directories directly below *prefix*, except empty directories.
+
+        :raises StorageUnavailableError: They could not be listed.
+        """
+        check_prefix(prefix, directory=True)
+        with self._translated(prefix or ".", "listed"):
+            self._check_root()
+            found = self._entries(prefix, prepared=False)
+            return sorted(
+                name.removesuffix("/")
+                for name in found
+                if not name.endswith("/") or any(self._walk(f"{prefix}{name}", "", prepared=False))
+            )
+
+    def info(self, key: str) -> ObjectInfo | None:
+        """Return the metadata of an object; ``None`` when it is missing or a directory.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+        try:
+            with self._finding(key, "looked up"):
+                status = self._path(key).stat()
+        except ObjectMissingError:
+            return None
+        return _info(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def read(self, key: str) -> bytes:
         """Return the bytes of an object.
@@ -50,7 +98,20 @@ class LocalStore:
             check_held(os.fstat(file.fileno()).st_size)
             return file.read()
 
-    def create(self, key: str, data: bytes) -> None:
+    def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset*; fewer at the end of the object.
+
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
+        """
+        with self._finding(item.key, "read"), self._path(item.key).open("rb") as file:
+            if _info(item.key, os.fstat(file.fileno())) != item:
+                raise StorageUnavailableError(
+                    f"object {item.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
+                )
+            return os.pread(file.fileno(), length, offset)
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:  # noqa: ARG002  # a link shows its own outcome
         """Write an object that must not exist yet.
 
         :raises ObjectExistsError: It exists.
@@ -61,7 +122,7 @@ class LocalStore:
             try:
                 create_file(target, data)
             except FileExistsError as error:
-                raise self._exists(key) from error
+                raise ObjectExistsError(f"object {key!r} exists already in {self.uri}") from error
 
     def write(self, key: str, data: bytes) -> None:
         """Write an object, replacing an existing one.
@@ -92,51 +153,17 @@ class LocalStore:
             make_directories(target.parent)
             replace_file(target, source)
 
-    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
-        """Copy an object, sharing its blocks where the file system can (a reflink).
+    def touch(self, key: str) -> None:
+        """Renew the modification time of an object.
 
-        :param if_absent: The target must not exist yet; otherwise it is replaced.
-        :raises ObjectMissingError: The source is missing.
-        :raises ObjectExistsError: The target exists, and *if_absent* is set.
-        :raises StorageUnavailableError: It could not be copied, or its source changed during the copy.
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: The storage did not answer.
         """
-        check_copy(source, target)
-        with self._finding(source, "read"):
-            original = self._path(source).open("rb")
-        with original, self._translated(target, f"copied from {source!r}"):
-            path = self._target(target)
-            try:
-                copy_file(original, path, if_absent=if_absent)
-            except FileExistsError as error:
-                raise self._exists(target) from error
-            return _info(target, path.stat())
-
-    def info(self, key: str) -> ObjectInfo | None:
-        """Return the metadata of an object; ``None`` when it is missing.
-
-        :raises StorageUnavailableError: It could not be read.
-        """
-        try:
-            with self._finding(key, "looked up"):
-                return _info(key, self._path(key).stat())
-        except ObjectMissingError:
-            return None
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys, except the marker of a root.
-
-        Objects that appear or vanish during the listing may or may not be among them.
-
-        :raises StorageUnavailableError: A directory could not be read: a part is never passed off as the whole.
-        """
-        directory, _, _ = check_prefix(prefix).rpartition("/")
-        with self._translated(prefix, "listed"):
-            self._check_root()
-            yield from self._walk(directory, prefix)
-            self._check_root()
+        with self._finding(key, "touched"):
+            os.utime(self._path(key))
 
     def delete(self, key: str) -> None:
-        """Remove an object; a missing one is not an error.
+        """Remove an object; a missing one is not an error. Its directories stay.
 
         :raises StorageUnavailableError: It could not be removed.
         """
@@ -147,15 +174,6 @@ class LocalStore:
                 flush_directory(path.parent)
         except ObjectMissingError:
             return
-
-    def touch(self, key: str) -> None:
-        """Renew the modification time of an object.
-
-        :raises ObjectMissingError: The object does not exist.
-        :raises StorageUnavailableError: The storage did not answer.
-        """
-        with self._finding(key, "touched"):
-            os.utime(self._path(key))
 
     def check_writable(self) -> None:
         """Write, read and remove a probe.
@@ -174,7 +192,7 @@ class LocalStore:
             ) from error.__cause__
 
     def _path(self, key: str) -> Path:
-        return self._root / check_key(key)
+        return self._root / check_object_key(key)
 
     def _target(self, key: str) -> Path:
         path = self._path(key)
@@ -188,28 +206,37 @@ class LocalStore:
         make_directories(path.parent, below=self._root)
         return path
 
-    def _exists(self, key: str) -> ObjectExistsError:
-        return ObjectExistsError(f"object {key!r} exists already in {self.uri}")
-
     def _check_root(self) -> None:
         if self._roots is not None and not is_marked(self._root):
             self._roots.require()
-        if not self._root.is_dir():
+        if not self._new and not self._root.is_dir():
             raise StorageUnavailableError(
                 f"storage root {self._root} does not exist",
                 next_step="Check that its file system is mounted on this host; the first submission creates it",
             )
 
-    def _walk(self, directory: str, prefix: str) -> Iterator[ObjectInfo]:
-        for name, is_directory in _entries(self._root / directory):
-            key = f"{directory}/{name}" if directory else name
-            if is_directory:
-                if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
-                    yield from self._walk(key, prefix)
-            elif key.startswith(prefix) and key != MARKER:
-                info = self.info(key)
-                if info is not None:
-                    yield info
+    def _listed(self, prefix: str, *, prepared: bool) -> Iterator[ObjectInfo]:
+        with self._translated(prefix or ".", "listed"):
+            self._check_root()
+            yield from self._walk(prefix[: prefix.rfind("/") + 1], prefix, prepared=prepared)
+            self._check_root()
+
+    def _walk(self, directory: str, prefix: str, *, prepared: bool) -> Iterator[ObjectInfo]:
+        for name in self._entries(directory, prepared=prepared):
+            key = f"{directory}{name}"
+            if key.endswith("/") and key.startswith(prefix):
+                yield from self._walk(key, prefix, prepared=prepared)
+            elif key.startswith(prefix) and (found := self.info(key)) is not None:
+                yield found
+
+    def _entries(self, directory: str, *, prepared: bool) -> Sequence[str]:
+        """Return the directories, with a final slash, and the files of a kind, in the order of their keys."""
+        try:
+            with os.scandir(self._root / directory) as scan:
+                found = [f"{item.name}/" if item.is_dir() else item.name for item in scan if not _is_removed(item.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(name for name in found if name.endswith("/") or name.startswith(PREPARED) == prepared)
 
     @contextmanager
     def _finding(self, key: str, verb: str) -> Iterator[None]:
@@ -217,7 +244,7 @@ class LocalStore:
         with self._translated(key, verb):
             try:
                 yield
-            except (FileNotFoundError, NotADirectoryError) as error:
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
                 self._check_root()
                 raise ObjectMissingError(f"object {key!r} is not in {self.uri}") from error
 
@@ -230,16 +257,9 @@ class LocalStore:
             raise unavailable(f"object {key!r} in {self.uri} could not be {verb}", error) from error
 
 
-def _entries(directory: Path) -> list[tuple[str, bool]]:
-    """Return the names in key order, without files in preparation, and whether they are directories."""
-    try:
-        with os.scandir(directory) as scan:
-            found = [(item.name, item.is_dir()) for item in scan if not item.name.startswith(".")]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    # "a-b" sorts before "a/b", so a directory is sorted by its name with the final slash.
-    return sorted(found, key=lambda item: f"{item[0]}/" if item[1] else item[0])
+def _is_removed(name: str) -> bool:
+    return name.startswith(".") and REMAINS.fullmatch(name) is not None
 
 
-def _info(key: str, stat: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, stat.st_size, datetime.fromtimestamp(stat.st_mtime, timezone.utc))
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, status.st_size, EPOCH + timedelta(microseconds=status.st_mtime_ns // 1000))

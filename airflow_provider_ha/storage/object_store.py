@@ -1,4 +1,7 @@
-"""Interfaces to storage by key: whole objects with a conditional create, and directories.
+"""Protocols of storage: a store of objects by key, and directories by key.
+
+The back ends are ``LocalStore``, ``S3Store`` and ``HdfsStore``. Other programs write to some stores too, so the names
+in a key may begin with a dot, and an object may be replaced by another with the same key.
 
 Invariant: a key never leaves its area. Every method refuses such a key before it reads or changes anything;
 ``Directories.admit`` also reports the source record and restricts the key to the directories of a job.
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Protocol
 
@@ -68,6 +71,10 @@ class Directories(Protocol):
         """
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """Object in a listing.
@@ -75,41 +82,91 @@ class ObjectInfo:
     :param key: Relative to the root of the store, with ``/`` between segments.
     :param size: Bytes.
     :param modified: Time of the last write or renewal.
+    :param etag: The store's tag of this content, without quotes; empty if the store has no tags.
     """
 
     key: str
     size: int
-    modified: datetime
+    modified: datetime = EPOCH
+    etag: str = ""
+
+    @property
+    def mtime(self) -> int:
+        """*modified* in milliseconds since 1970, as Spark has it."""
+        return (self.modified - EPOCH) // _MILLISECOND
 
 
-class ObjectStore(Protocol):
-    """Whole objects under keys, which appear atomically.
-
-    A key must not be another key's directory (``a`` and ``a/b``): a file system cannot have both, nor can every server.
-    """
+class ObjectReader(Protocol):
+    """Reader of the objects below a root. Thread-safe."""
 
     @property
     def uri(self) -> str:
         """URI of the root, for messages and records."""
 
-    def read(self, key: str) -> bytes:
-        """Return the bytes of an object.
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:
+        """Yield every object whose key begins with *prefix*, in the order of their keys, except those in preparation.
 
-        :raises ObjectMissingError: The object does not exist.
-        :raises StorageUnavailableError: The storage did not answer.
+        Objects that appear or vanish during the listing may or may not be among them.
+
+        :param markers: Also yield the empty objects that represent directories: their keys end with a slash.
+        :raises StorageUnavailableError: The listing could not be completed: a part is never passed off as the whole.
         """
 
-    def create(self, key: str, data: bytes) -> None:
+    def read(self, key: str) -> bytes:
+        """Return the bytes of an object as it is now.
+
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
+        """Return *length* bytes from *offset* of an object as it was when it was listed; fewer at its end.
+
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: It could not be read, or was replaced since.
+        """
+
+
+class ObjectStore(ObjectReader, Protocol):
+    """Whole objects under keys. An object appears complete or not at all, and survives a crash of its writer's host.
+
+    A key must not be another key's directory (``a`` and ``a/b``): a file system cannot have both, nor can every server.
+    A write with an unknown outcome raises ``StorageUnavailableError``.
+    """
+
+    def prepared(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield the objects that :meth:`list` omits: a writer is preparing them, or died.
+
+        :raises StorageUnavailableError: The listing could not be completed.
+        """
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Return the names of objects and directories directly below *prefix*, sorted; empty if it does not exist.
+
+        :param prefix: Empty, or with a final slash.
+        :raises StorageUnavailableError: They could not be listed.
+        """
+
+    def info(self, key: str) -> ObjectInfo | None:
+        """Return the metadata of an object; ``None`` when it is missing.
+
+        :raises StorageUnavailableError: It could not be read.
+        """
+
+    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
         """Write an object that must not exist yet.
 
-        :raises ObjectExistsError: It exists, written by this caller or another one.
+        :param writer: Unique for an attempt that the caller may repeat, and stored with the object if possible: it
+            identifies the object of an attempt with a lost response. Equal bytes prove nothing, because two leaders
+            write the same.
+        :raises ObjectExistsError: The object exists, written by another attempt.
         """
 
     def write(self, key: str, data: bytes) -> None:
         """Write an object, replacing an existing one."""
 
     def upload(self, key: str, source: Path) -> None:
-        """Write an object from a local file, in parts when it is large; replaces an existing one."""
+        """Write an object of any size from a local file, replacing an existing one."""
 
     def download(self, key: str, target: Path) -> None:
         """Copy an object to a local file that appears complete or not at all.
@@ -117,29 +174,18 @@ class ObjectStore(Protocol):
         :raises ObjectMissingError: The object does not exist.
         """
 
-    def copy(self, source: str, target: str, *, if_absent: bool = False) -> ObjectInfo:
-        """Copy an object to another key inside the store, server-side where possible.
+    def touch(self, key: str) -> None:
+        """Renew the modification time of an object, so that a collector leaves it alone.
 
-        :param if_absent: The target must not exist yet; otherwise it is replaced.
-        :returns: Metadata of the copy, which has the size of its source.
-        :raises ObjectMissingError: The source is missing.
-        :raises ObjectExistsError: The target exists, and *if_absent* is set.
+        :raises ObjectMissingError: The object does not exist.
         """
-
-    def info(self, key: str) -> ObjectInfo | None:
-        """Return the metadata of an object; ``None`` when it is missing."""
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object whose key begins with *prefix*, in the order of their keys."""
 
     def delete(self, key: str) -> None:
         """Remove an object; a missing one is not an error."""
 
-    def touch(self, key: str) -> None:
-        """Renew the modification time of an object, so that a collector leaves it alone."""
-
     def check_writable(self) -> None:
-        """Write, read and remove a probe.
+        """Check that the storage keeps every promise of this protocol, with a probe that is removed.
 
-        :raises StorageError: With the reason and the next step.
+        :raises ConfigurationError: A rule of the storage removes objects.
+        :raises StorageUnavailableError: With the reason and the next step.
         """

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
-from airflow_provider_ha.storage.file_store import FileStore
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.storage.local_store import LocalStore
 from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.roots import Roots
-from airflow_provider_ha.storage.s3 import S3Store
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from airflow_provider_ha.uris import split
 
 
@@ -30,20 +27,20 @@ def open_store(config: HaConfig, roots: Roots | None = None) -> ObjectStore:
     return LocalStore(_path(uri), roots=roots)
 
 
-def open_root(config: HaConfig, uri: str) -> FileStore:
+def open_root(config: HaConfig, uri: str) -> ObjectStore:
     """Return the files below a root of the cluster, for its marker.
 
     :param uri: :func:`storage_uri`, or ``config.work_uri``.
     """
-    return layered_files(config, uri) or LocalFileStore(_path(uri))
+    return layered_files(config, uri) or LocalStore(_path(uri), new=True)
 
 
-def layered_files(config: HaConfig, uri: str) -> FileStore | None:
+def layered_files(config: HaConfig, uri: str) -> ObjectStore | None:
     """Return the files below a root on S3 or HDFS; ``None`` for a root on a mounted file system."""
     if uri.startswith("s3:"):
-        return S3FileStore(uri, config.s3 or S3Options())
+        return S3Store(uri, config.s3 or S3Options())
     if uri.startswith("hdfs:"):
-        return HdfsFileStore(uri, config.hdfs or HdfsOptions())
+        return HdfsStore(uri, config.hdfs or HdfsOptions())
     return None
 
 

@@ -10,7 +10,7 @@ that test, and would let both writers win at a failover; only simultaneous creat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import ClassVar, Protocol
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError, ObjectMissingError, StorageError, StorageUnavailableError
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.outage import outages
 
@@ -31,62 +30,36 @@ ROUNDS = 4
 _NEXT_STEP = "Use a store that honours If-None-Match atomically, or a file:// root"
 
 
-class ProbedStore(Protocol):
-    """Operations of a store that a probe uses."""
+def probe(store: ObjectStore, *creations: Callable[[str], None]) -> None:
+    """Create, read and remove objects; check that exactly one creation of several wins, also simultaneous ones.
 
-    @property
-    def uri(self) -> str:
-        """URI of the root."""
-
-    def create(self, key: str, data: bytes) -> None:
-        """Write an object that must not exist yet."""
-
-    def read(self, key: str) -> bytes:
-        """Return the bytes of an object."""
-
-    def delete(self, key: str) -> None:
-        """Remove an object."""
-
-
-def probe(store: ObjectStore) -> None:
-    """Create, read, copy and remove objects; check that exactly one creation of several wins, also simultaneous ones.
-
+    :param creations: More ways to create an object; each must refuse an existing one.
     :raises StorageUnavailableError: With the reason and the next step.
     """
     key = f"probe/{new_id()}"
     data = key.encode()
-    with _removed(store, key, f"{key}-copy"):
+    with _removed(store, key):
         store.create(key, data)
         if store.read(key) != data:
             raise StorageUnavailableError(
                 f"storage {store.uri} does not return a fresh object",
                 next_step="Use a store that is consistent after a write; caches in between must be off",
             )
-        _check_refusals(store, key)
-    probe_races(store, key)
-
-
-def probe_races(store: ProbedStore, key: str) -> None:
-    """Check that exactly one creation wins when several create a key simultaneously.
-
-    :raises StorageUnavailableError: With the reason and the next step.
-    """
+        for create in (lambda key: store.create(key, b"second"), *creations):
+            _check_refusal(store, create, key)
     for number in range(ROUNDS):
         _check_race(store, f"{key}-race-{number}")
 
 
-def _check_refusals(store: ObjectStore, key: str) -> None:
-    copy = f"{key}-copy"
-    store.copy(key, copy)
-    for write in (lambda: store.create(key, b"second"), lambda: store.copy(key, copy, if_absent=True)):
-        try:
-            write()
-        except ObjectExistsError:
-            continue
-        raise StorageUnavailableError(f"storage {store.uri} ignores conditional writes", next_step=_NEXT_STEP)
+def _check_refusal(store: ObjectStore, create: Callable[[str], None], key: str) -> None:
+    try:
+        create(key)
+    except ObjectExistsError:
+        return
+    raise StorageUnavailableError(f"storage {store.uri} ignores conditional writes", next_step=_NEXT_STEP)
 
 
-def _check_race(store: ProbedStore, key: str) -> None:
+def _check_race(store: ObjectStore, key: str) -> None:
     start = Barrier(RACERS)
 
     def create(racer: int) -> bool:
@@ -114,17 +87,15 @@ def _mark(racer: int) -> bytes:
 
 
 @contextmanager
-def _removed(store: ProbedStore, *keys: str) -> Iterator[None]:
-    """Remove objects at the end, also after a failure; a failed removal does not hide the first error."""
+def _removed(store: ObjectStore, key: str) -> Iterator[None]:
+    """Remove an object at the end, also after a failure; a failed removal does not hide the first error."""
     try:
         yield
     except BaseException:
-        for key in keys:
-            with suppress(StorageError):
-                store.delete(key)
+        with suppress(StorageError):
+            store.delete(key)
         raise
-    for key in keys:
-        store.delete(key)
+    store.delete(key)
 
 
 MARKER = "cluster.json"
@@ -146,7 +117,7 @@ class ClusterRoots(Record):
     work: str
 
 
-def read_marker(root: FileStore) -> ClusterRoots | None:
+def read_marker(root: ObjectStore) -> ClusterRoots | None:
     """Return the marker of a root; ``None`` without one.
 
     :raises RecordCorruptError: Its bytes differ from the writer's.

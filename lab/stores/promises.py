@@ -33,7 +33,8 @@ class Promise:
         return {f"{self.text} / {server.value}": tests for server, tests in self.shown.items()}
 
 
-_FILES = "tests/contract/test_file_store.py"
+_STORE = "tests/contract/test_object_store.py"
+_S3_STORE = "tests/contract/test_s3_store.py"
 _RACE = "tests/integration/component/test_race.py"
 _S3 = "tests/integration/test_storage_s3_work_root.py"
 _HDFS = "tests/integration/test_storage_hdfs.py"
@@ -46,9 +47,9 @@ _PARAMETER = {Server.DIRECTORY: "directory", Server.S3: "s3", Server.HDFS: "hdfs
 
 
 def _on_all(test: str, more: Mapping[Server, Sequence[str]] | None = None) -> dict[Server, Sequence[str]]:
-    """Return a test of the contract of files on every server, and other tests beside it."""
+    """Return a test of the contract of stores on every server, and other tests beside it."""
     return {
-        server: (f"{_FILES}::{test}[{parameter}]", *(more or {}).get(server, ()))
+        server: (f"{_STORE}::{test}[{parameter}]", *(more or {}).get(server, ()))
         for server, parameter in _PARAMETER.items()
     }
 
@@ -57,7 +58,7 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "Exactly one of several simultaneous creations of a name succeeds, from Python and from Spark's JVM",
         _on_all(
-            "test_of_creations_at_one_moment_one_wins",
+            "test_of_racing_creations_exactly_one_wins",
             {
                 server: (f"{_RACE}::test_one_of_eight_writers_gets_each_of_twenty_names[{store}]",)
                 for server, store in zip(Server, ("local_store", "s3_store", "hdfs_store"), strict=True)
@@ -68,9 +69,9 @@ PROMISES: tuple[Promise, ...] = (
         "A creation whose answer was lost is distinguished from that of another writer",
         {
             Server.S3: (
-                f"{_FILES}::test_a_creation_whose_answer_was_lost_is_recognised_by_its_writer",
-                f"{_FILES}::test_a_writer_waits_until_the_store_shows_the_object_that_it_was_refused_for",
-                f"{_FILES}::test_equal_bytes_of_another_writer_are_not_ones_own",
+                f"{_S3_STORE}::test_a_creation_whose_answer_was_lost_is_recognised_by_its_writer",
+                f"{_S3_STORE}::test_a_writer_waits_until_the_store_shows_the_object_that_it_was_refused_for",
+                f"{_S3_STORE}::test_equal_bytes_of_another_writer_are_not_ones_own",
                 f"{_RACE}::test_a_winner_whose_reply_was_lost_has_won_and_no_other",
             ),
             Server.HDFS: (
@@ -87,15 +88,15 @@ PROMISES: tuple[Promise, ...] = (
     Promise(
         "A file appears complete or not at all",
         _on_all(
-            "test_a_file_is_never_seen_in_part",
+            "test_an_object_is_never_seen_in_part",
             {
                 Server.S3: (f"{_RACE}::test_what_is_cancelled_on_s3_is_never_sent",),
                 Server.HDFS: (f"{_RACE}::test_nothing_half_written_is_visible_on_hdfs",),
             },
         ),
     ),
-    Promise("A file that was replaced is noticed", _on_all("test_a_file_that_was_replaced_is_not_read_on")),
-    Promise("Times of files never go back", _on_all("test_a_later_file_is_not_older")),
+    Promise("A file that was replaced is noticed", _on_all("test_an_object_that_was_replaced_is_not_read_on")),
+    Promise("Times of files never go back", _on_all("test_a_later_object_is_not_older")),
     Promise(
         "The contract of work areas: forks, fences, retained cuts, removals",
         {

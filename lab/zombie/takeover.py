@@ -10,10 +10,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, remove, time_of
@@ -24,10 +22,10 @@ from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.config import HdfsOptions, S3Options
-from airflow_provider_ha.storage.file_store import FileStore, StoredFile
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from lab.zombie.driver_program import QUERY
 
 
@@ -49,12 +47,12 @@ class Storage:
     s3: S3Options | None = None
     hdfs: HdfsOptions | None = None
 
-    def files(self) -> FileStore:
+    def files(self) -> ObjectStore:
         """Return the files below the work root."""
         if self.hdfs is not None:
-            return HdfsFileStore(self.root, self.hdfs)
+            return HdfsStore(self.root, self.hdfs)
         assert self.s3 is not None
-        return S3FileStore(self.root, self.s3)
+        return S3Store(self.root, self.s3)
 
     def area(self) -> LayeredWorkArea:
         """Return the work area."""
@@ -118,51 +116,19 @@ def _keys(options: S3Options) -> dict[str, str]:
 
 
 class Dying:
-    """A :class:`FileStore` whose process dies after so many changes."""
+    """An :class:`ObjectStore` whose process dies after so many changes."""
 
-    def __init__(self, files: FileStore, changes: int) -> None:
+    def __init__(self, files: ObjectStore, changes: int) -> None:
         self._files, self._left = files, changes
 
-    @property
-    def uri(self) -> str:
-        return self._files.uri
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
 
-    def list(self, prefix: str) -> Iterator[StoredFile]:
-        return self._files.list(prefix)
+        def change(*args: Any, **more: Any) -> None:
+            found(*args, **more)
+            self._changed()
 
-    def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        return self._files.prepared(prefix)
-
-    def names(self, prefix: str) -> Sequence[str]:
-        return self._files.names(prefix)
-
-    def info(self, key: str) -> StoredFile | None:
-        return self._files.info(key)
-
-    def read(self, key: str) -> bytes:
-        return self._files.read(key)
-
-    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
-        return self._files.read_range(file, offset, length)
-
-    def check_lasting(self) -> None:
-        self._files.check_lasting()
-
-    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
-        self._files.create(key, data, writer=writer)
-        self._changed()
-
-    def write(self, key: str, data: bytes) -> None:
-        self._files.write(key, data)
-        self._changed()
-
-    def upload(self, key: str, source: Path) -> None:
-        self._files.upload(key, source)
-        self._changed()
-
-    def delete(self, key: str) -> None:
-        self._files.delete(key)
-        self._changed()
+        return change if name in {"create", "write", "upload", "delete"} else found
 
     def _changed(self) -> None:
         self._left -= 1
@@ -173,7 +139,8 @@ class Dying:
 def main(request: dict[str, Any]) -> None:
     """Take over, and die on the way."""
     storage = Storage.from_json(request["storage"])
-    area = LayeredWorkArea(Dying(storage.files(), request["changes"]))
+    dying: Any = Dying(storage.files(), request["changes"])
+    area = LayeredWorkArea(dying)
     storage.take_over(request["old"], request["new"], area)
 
 

@@ -20,10 +20,10 @@ from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import Laye
 from airflow_provider_ha.checkpoints.areas.layered.needs import is_table
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from airflow_provider_ha.storage.file_store import FileStore
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
-from airflow_provider_ha.storage.local_files import LocalFileStore
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from tests.support.checkpoints.collected import FIRST, KEPT, SECOND, THIRD
 from tests.support.checkpoints.executed import JOB, execute, take_over
 from tests.support.hdfs.hdfs_server import Hdfs
@@ -36,19 +36,19 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(params=["directory", *(pytest.param(name, marks=pytest.mark.long) for name in ("s3", "hdfs"))])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FileStore]:
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     """An empty store."""
     if request.param == "directory":
-        yield LocalFileStore(tmp_path / "root")
+        yield LocalStore(tmp_path / "root", new=True)
     elif request.param == "hdfs":
         hdfs: Hdfs = request.getfixturevalue("hdfs")
-        yield HdfsFileStore(hdfs.new_root(), hdfs.options())
+        yield HdfsStore(hdfs.new_root(), hdfs.options())
     else:
         real: S3Access = request.getfixturevalue("real")
-        yield S3FileStore(f"s3://{real.new_bucket()}/prefix", real.options())
+        yield S3Store(f"s3://{real.new_bucket()}/prefix", real.options())
 
 
-def search(files: FileStore) -> GarbageSearch:
+def search(files: ObjectStore) -> GarbageSearch:
     """Search as if every file were old: their times are the storage's own."""
     found = GarbageSearch(files, JOB.live, {}, SECOND, time_of(files) + 10_000, kept=KEPT)
     found.grace = timedelta(hours=-1)
@@ -57,7 +57,7 @@ def search(files: FileStore) -> GarbageSearch:
     return found
 
 
-def test_a_job_that_was_taken_over_is_collected_and_goes_on(files: FileStore) -> None:
+def test_a_job_that_was_taken_over_is_collected_and_goes_on(files: ObjectStore) -> None:
     area = LayeredWorkArea(files)
     execute(area, files.write, FIRST, 4)
     take_over(area, FIRST, SECOND)

@@ -43,8 +43,7 @@ from airflow_provider_ha.jobs.rebuild.storage_evidence import gather
 from airflow_provider_ha.jobs.recovery.transactions import take_lock
 from airflow_provider_ha.jobs.submit import run_submission
 from airflow_provider_ha.jobs.submit.preconditions import refuse_moved
-from airflow_provider_ha.storage.file_store import FileStoreReader
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from java.build_component import build
 from tests.support.checkpoints.layered_files import LayeredFiles
 from tests.support.clusters.cluster_helpers import Cluster
@@ -137,9 +136,9 @@ def test_a_job_goes_to_a_real_bucket_and_comes_back(
 
     store = savepoint_store(target)
     assert (moved.run, store.verify("stopped")) == (1, [])
-    plain = S3FileStore(f"s3://{real.new_bucket()}/plain", real.options())
+    plain = S3Store(f"s3://{real.new_bucket()}/plain", real.options())
     assert restore_files(stored_savepoint(store, "stopped"), plain) == plain.uri.replace("s3:", "s3a:")
-    found = ObjectTree(FileStoreReader(plain)) / QUERY
+    found = ObjectTree(plain) / QUERY
     assert (progress(found), verify(found, depth="full").startable) == (Progress(LAST, LAST), True)
     _end(target)
     assert _move(target, over).run == 2

@@ -25,9 +25,9 @@ from airflow_provider_ha.errors import ConfigurationError, RestoreRefusedError, 
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.restore.job_restore import plan_for
-from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access, real_server
@@ -48,7 +48,7 @@ class Elsewhere:
 
     def __init__(self, uri: str, reach: StorageAccess) -> None:
         self.uri, self.reach = uri, reach
-        self.files: FileStore = reach.files(uri)
+        self.files: ObjectStore = reach.files(uri)
         live = recorded_job() / "live" / QUERY
         for path in sorted(path for path in live.rglob("*") if path.is_file()):
             name = str(path.relative_to(live))
@@ -118,7 +118,8 @@ def test_the_first_epoch_has_its_own_files(
     job: JobContext, elsewhere: Elsewhere, out: Path, tmp_path: Path, kind: type[WorkArea]
 ) -> None:
     made, before = plan(job, elsewhere, sinks={QUERY: str(out)}), elsewhere.content()
-    area = LinkedWorkArea(tmp_path) if kind is LinkedWorkArea else LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    store = LocalStore(tmp_path / "work", new=True)
+    area = LinkedWorkArea(tmp_path) if kind is LinkedWorkArea else LayeredWorkArea(store)
     area.create(TARGET)
 
     prepare_restore(area, "", made, TARGET, elsewhere.reach)

@@ -26,7 +26,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.checkpoints.layered_files import FIRST, LayeredFiles
 from tests.support.clusters.coordination_helpers import JOB
@@ -124,7 +124,7 @@ def test_plain_checkpoints_are_made_of_it_on_this_host(call: Call, job: Job, tmp
 def test_plain_checkpoints_are_made_of_it_in_any_store(
     call: Call, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str
 ) -> None:
-    store = LocalFileStore(tmp_path / "elsewhere")
+    store = LocalStore(tmp_path / "elsewhere", new=True)
     monkeypatch.setattr(StorageAccess, "files", lambda *_: store)
 
     code, document, stderr = call("savepoint", "restore", JOB, "s1", "--to", to)
@@ -135,7 +135,7 @@ def test_plain_checkpoints_are_made_of_it_in_any_store(
 
 
 def test_nothing_is_restored_over_what_lies_there(job: Job, tmp_path: Path) -> None:
-    store = LocalFileStore(tmp_path / "elsewhere")
+    store = LocalStore(tmp_path / "elsewhere", new=True)
     store.write("stats/offsets/0", b"of another query")
 
     with pytest.raises(ObjectExistsError, match="is not empty"):
@@ -148,7 +148,7 @@ def test_what_is_damaged_in_between_ends_the_restore(
     job: Job, work: LayeredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look has passed; the file is another one when it is copied."""
-    stored, store = stored_savepoint(job.savepoints, "s1"), LocalFileStore(tmp_path / "elsewhere")
+    stored, store = stored_savepoint(job.savepoints, "s1"), LocalStore(tmp_path / "elsewhere", new=True)
     state = next(path for path in (work.root / job.keys.savepoint("s1") / QUERY / "state").rglob("*.zip"))
     monkeypatch.setattr(
         "airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore.check", lambda *_, **__: None

@@ -15,7 +15,7 @@ from airflow_provider_ha.checkpoints.areas.work_area import costs
 from airflow_provider_ha.config import HaConfig, HdfsOptions
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_faults import FOR_EVER, Fault, cut_request, lose_answer, s3_proxy
@@ -46,17 +46,17 @@ def test_a_creation_whose_answer_was_lost_has_happened(hdfs: Hdfs) -> None:
     root, lost = hdfs.new_root(), Fault(lose_answer, "PUT", containing="op=RENAME")
 
     with s3_proxy(hdfs.web, lost) as proxied:
-        HdfsFileStore(root, hdfs.options(proxied)).create("a", b"mine")
+        HdfsStore(root, hdfs.options(proxied)).create("a", b"mine")
 
-    assert (lost.hits, HdfsFileStore(root, hdfs.options()).read("a")) == (1, b"mine")
+    assert (lost.hits, HdfsStore(root, hdfs.options()).read("a")) == (1, b"mine")
 
 
 def test_equal_bytes_of_another_writer_are_not_ones_own(hdfs: Hdfs) -> None:
     root, lost = hdfs.new_root(), Fault(lose_answer, "PUT", containing="op=RENAME")
-    HdfsFileStore(root, hdfs.options()).create("a", b"v1")
+    HdfsStore(root, hdfs.options()).create("a", b"v1")
 
     with s3_proxy(hdfs.web, lost) as proxied, pytest.raises(ObjectExistsError):
-        HdfsFileStore(root, hdfs.options(proxied)).create("a", b"v1")
+        HdfsStore(root, hdfs.options(proxied)).create("a", b"v1")
 
     assert lost.hits == 1
 
@@ -65,33 +65,33 @@ def test_a_creation_that_was_not_executed_is_asked_for_again(hdfs: Hdfs) -> None
     root, never = hdfs.new_root(), Fault(cut_request(0), "PUT", containing="op=RENAME")
 
     with s3_proxy(hdfs.web, never) as proxied:
-        HdfsFileStore(root, hdfs.options(proxied)).create("a", b"mine")
+        HdfsStore(root, hdfs.options(proxied)).create("a", b"mine")
 
-    assert (never.hits, HdfsFileStore(root, hdfs.options()).read("a")) == (1, b"mine")
+    assert (never.hits, HdfsStore(root, hdfs.options()).read("a")) == (1, b"mine")
 
 
 def test_a_creation_that_fails_leaves_nothing_in_preparation(hdfs: Hdfs) -> None:
     root, never = hdfs.new_root(), Fault(cut_request(0), "PUT", containing="op=RENAME", times=FOR_EVER)
 
     with s3_proxy(hdfs.web, never) as proxied, pytest.raises(StorageUnavailableError, match="could not be created"):
-        HdfsFileStore(root, hdfs.options(proxied), QUICK).create("a", b"mine")
+        HdfsStore(root, hdfs.options(proxied), QUICK).create("a", b"mine")
 
-    files = HdfsFileStore(root, hdfs.options())
+    files = HdfsStore(root, hdfs.options())
     assert (list(files.list("")), list(files.prepared(""))) == ([], [])
 
 
 def test_an_overwriting_whose_answer_was_lost_has_happened(hdfs: Hdfs) -> None:
     root, lost = hdfs.new_root(), Fault(lose_answer, "PUT", containing="op=RENAME")
-    HdfsFileStore(root, hdfs.options()).write("a", b"old")
+    HdfsStore(root, hdfs.options()).write("a", b"old")
 
     with s3_proxy(hdfs.web, lost) as proxied:
-        HdfsFileStore(root, hdfs.options(proxied)).write("a", b"new")
+        HdfsStore(root, hdfs.options(proxied)).write("a", b"new")
 
-    assert HdfsFileStore(root, hdfs.options()).read("a") == b"new"
+    assert HdfsStore(root, hdfs.options()).read("a") == b"new"
 
 
 def test_a_name_node_that_does_not_answer_is_named(hdfs: Hdfs) -> None:
-    files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+    files = HdfsStore(hdfs.new_root(), hdfs.options(), QUICK)
 
     with stopped(hdfs), pytest.raises(StorageUnavailableError, match="no answer came in time") as caught:
         files.read("a")
@@ -100,7 +100,7 @@ def test_a_name_node_that_does_not_answer_is_named(hdfs: Hdfs) -> None:
 
 
 def test_a_name_node_in_safe_mode_can_be_read_and_says_why_it_cannot_be_written(hdfs: Hdfs) -> None:
-    files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+    files = HdfsStore(hdfs.new_root(), hdfs.options(), QUICK)
     files.write("a", b"old")
     hdfs.admin("-safemode", "enter")
     try:
@@ -115,7 +115,7 @@ def test_a_name_node_in_safe_mode_can_be_read_and_says_why_it_cannot_be_written(
 
 
 def test_a_quota_of_names_is_called_by_its_name(hdfs: Hdfs) -> None:
-    files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+    files = HdfsStore(hdfs.new_root(), hdfs.options(), QUICK)
     files.write("a", b"")
     hdfs.admin("-setQuota", "2", files.uri.removeprefix(hdfs.uri))
 
@@ -126,7 +126,7 @@ def test_a_quota_of_names_is_called_by_its_name(hdfs: Hdfs) -> None:
 
 
 def test_a_quota_of_space_is_called_by_its_name(hdfs: Hdfs) -> None:
-    files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+    files = HdfsStore(hdfs.new_root(), hdfs.options(), QUICK)
     files.write("a", b"")
     hdfs.admin("-setSpaceQuota", "1m", files.uri.removeprefix(hdfs.uri))
 
@@ -140,7 +140,7 @@ def test_a_quota_of_space_is_called_by_its_name(hdfs: Hdfs) -> None:
 def test_a_cluster_without_a_data_node_is_called_so() -> None:
     quickly_dead = {"dfs.heartbeat.interval": "1", "dfs.namenode.heartbeat.recheck-interval": "500"}
     with hdfs_server(quickly_dead) as hdfs:
-        files = HdfsFileStore(hdfs.new_root(), hdfs.options(), QUICK)
+        files = HdfsStore(hdfs.new_root(), hdfs.options(), QUICK)
         hdfs.datanode.kill()
 
         def step() -> str:
@@ -155,10 +155,10 @@ def test_a_cluster_without_a_data_node_is_called_so() -> None:
 
 def test_a_user_without_permission_reads_whose_directory_it_is(hdfs: Hdfs) -> None:
     root = hdfs.new_root()
-    HdfsFileStore(root, hdfs.options()).write("a", b"")
+    HdfsStore(root, hdfs.options()).write("a", b"")
 
     with pytest.raises(StorageUnavailableError, match=r"Permission denied: user=stranger") as caught:
-        HdfsFileStore(root, hdfs.options(user="stranger"), QUICK).create("b", b"")
+        HdfsStore(root, hdfs.options(user="stranger"), QUICK).create("b", b"")
 
     assert "hdfs dfs -chown" in caught.value.next_step
 
@@ -167,7 +167,7 @@ def test_the_port_of_hadoops_own_protocol_is_recognised(hdfs: Hdfs) -> None:
     rpc = hdfs.uri.replace("hdfs://", "http://")
 
     with pytest.raises(StorageUnavailableError, match="not that of the web server") as caught:
-        HdfsFileStore(hdfs.new_root(), hdfs.options(rpc), QUICK).read("a")
+        HdfsStore(hdfs.new_root(), hdfs.options(rpc), QUICK).read("a")
 
     assert "hdfs_namenodes" in caught.value.next_step
 
@@ -189,13 +189,13 @@ def test_a_cluster_with_its_work_root_on_hdfs_passes_its_test(hdfs: Hdfs, tmp_pa
 def test_the_next_name_node_is_asked_when_one_is_gone(hdfs: Hdfs) -> None:
     options = HdfsOptions(namenodes=("http://127.0.0.1:1", hdfs.web))
 
-    HdfsFileStore(hdfs.new_root(), options, QUICK).create("a", b"")
+    HdfsStore(hdfs.new_root(), options, QUICK).create("a", b"")
 
 
 def test_a_large_file_is_uploaded_and_read_in_parts(hdfs: Hdfs, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(bytes(range(256)) * 40_000)
-    files = HdfsFileStore(hdfs.new_root(), hdfs.options())
+    files = HdfsStore(hdfs.new_root(), hdfs.options())
 
     files.upload("a", source)
 

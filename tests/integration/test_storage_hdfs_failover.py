@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from tests.support.hdfs.hdfs_pair import Pair, hdfs_pair
 
 
@@ -24,11 +24,11 @@ def pair() -> Iterator[Pair]:
 
 
 def test_a_store_goes_on_with_the_name_node_that_takes_over(pair: Pair) -> None:
-    files = HdfsFileStore(f"{pair.uri}/ha", pair.options())
+    files = HdfsStore(f"{pair.uri}/ha", pair.options())
     files.create("a", b"before")
     pair.stand_by(0)
     with pytest.raises(StorageUnavailableError) as nowhere:
-        HdfsFileStore(f"{pair.uri}/ha", pair.options(), QUICK).read("a")
+        HdfsStore(f"{pair.uri}/ha", pair.options(), QUICK).read("a")
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(files.create, "b", b"during")  # asks both until one is active

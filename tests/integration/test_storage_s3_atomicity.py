@@ -59,7 +59,7 @@ def test_a_store_that_ignores_the_condition_is_refused(believing: S3Access) -> N
     assert list(believing.store(bucket).list("")) == []
 
 
-def test_a_store_that_ignores_the_condition_of_a_copy_is_refused(believing: S3Access) -> None:
+def test_a_store_that_ignores_the_condition_of_an_upload_in_parts_is_refused(believing: S3Access) -> None:
     bucket = believing.new_bucket()
     ignorant = Fault(ignore_condition, "POST", header="If-None-Match", times=FOR_EVER)
 

@@ -15,7 +15,8 @@ import pytest
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.storage.s3 import S3Store
+from airflow_provider_ha.storage.object_store import ObjectInfo
+from airflow_provider_ha.storage.s3_store import S3Store
 from tests.support.s3.s3_faults import FOR_EVER, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access, any_server, real_server
 
@@ -30,7 +31,7 @@ CALLS: dict[str, Callable[[S3Store, Path], object]] = {
     "create": lambda store, _: store.create("a", b"1"),
     "upload": lambda store, folder: store.upload("a", folder / "source"),
     "download": lambda store, folder: store.download("a", folder / "target"),
-    "copy": lambda store, _: store.copy("a", "b"),
+    "copy": lambda store, _: store.copy(ObjectInfo("a", 1), "b"),
     "info": lambda store, _: store.info("a"),
     "list": lambda store, _: list(store.list("")),
     "touch": lambda store, _: store.touch("a"),

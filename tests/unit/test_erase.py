@@ -21,7 +21,6 @@ from airflow_provider_ha.errors import JobStateError, ObjectMissingError, Versio
 from airflow_provider_ha.fleet import cluster_removal
 from airflow_provider_ha.fleet.cluster_removal import _beginning, _erase_files, _require_no_live_run, _UserData
 from airflow_provider_ha.jobs.removal.job_deletion import remove_nodes
-from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.local_store import LocalStore
 from airflow_provider_ha.storage.object_store import ObjectInfo
 from tests.conformance.stores.stage import Stage, nodes
@@ -140,7 +139,7 @@ def test_a_working_directory_in_a_store_is_removed_and_not_only_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No driver comes any more whose collector would remove it."""
-    files = LocalFileStore(tmp_path / "work")
+    files = LocalStore(tmp_path / "work", new=True)
     files.write("jobs/flights/live/e1-0123456789ab/hourly/offsets/0", b"v1")
     monkeypatch.setattr(cluster_removal, "open_files", lambda _: files)
     client = erased_client(tmp_path, LayeredWorkArea(files))

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_ha.config import HaConfig, HdfsOptions
 from airflow_provider_ha.errors import ConfigurationError, StorageUnavailableError
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 
 
 QUICK = HdfsLimits(connect_timeout=1, read_timeout=1, attempts=1, deadline=10)
@@ -64,8 +64,8 @@ def answering(status: int, body: bytes, *, asked: list[str] | None = None) -> It
         server.server_close()
 
 
-def store(*namenodes: str) -> HdfsFileStore:
-    return HdfsFileStore("hdfs://nn:8020/ha", HdfsOptions(namenodes=namenodes, user="ha"), QUICK)
+def store(*namenodes: str) -> HdfsStore:
+    return HdfsStore("hdfs://nn:8020/ha", HdfsOptions(namenodes=namenodes, user="ha"), QUICK)
 
 
 def config(**values: object) -> HaConfig:
@@ -119,7 +119,7 @@ def test_a_server_that_asks_for_authentication_is_not_supported() -> None:
 
 def test_a_host_that_is_not_known_is_named() -> None:
     with pytest.raises(StorageUnavailableError, match=r"host name is not known here \(http://nowhere.invalid:9870\)"):
-        HdfsFileStore("hdfs://nowhere.invalid:8020/ha", HdfsOptions(), QUICK).read("a")
+        HdfsStore("hdfs://nowhere.invalid:8020/ha", HdfsOptions(), QUICK).read("a")
 
 
 def test_a_port_at_which_nothing_listens_is_named() -> None:

@@ -111,8 +111,8 @@ ROOMS: dict[str, dict[str, set[str]]] = {
 # Foreign library -> modules that may import it at all.
 OWNERS: dict[str, set[str]] = {
     "kazoo": {f"coordination/_kazoo{part}.py" for part in ("", "_acls", "_client", "_reads", "_transaction")},
-    "boto3": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
-    "botocore": {f"storage/{name}.py" for name in ("s3", "_s3_bucket", "_s3_responses")},
+    "boto3": {f"storage/{name}.py" for name in ("s3_store", "_s3_bucket", "_s3_responses")},
+    "botocore": {f"storage/{name}.py" for name in ("s3_store", "_s3_bucket", "_s3_responses")},
     "confluent_kafka": {"checkpoints/sources/kafka_offsets.py"},
     "pyarrow": {"checkpoints/sinks/table_sinks.py"},
     "py4j": {"host/engines/standalone_arrival.py"},

@@ -41,6 +41,31 @@ def test_reading_never_makes_a_root(tmp_path: Path) -> None:
     assert not (tmp_path / "root").exists()
 
 
+def test_a_root_that_may_be_new_is_empty_until_it_is_made(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "root", new=True)
+
+    assert (list(store.list("")), list(store.names("")), store.info("a")) == ([], [], None)
+    assert not (tmp_path / "root").exists()
+
+
+def test_what_is_being_removed_or_built_is_not_listed(tmp_path: Path) -> None:
+    for name in (".e1-x.0a1b.removed", ".e1-x.0a1b.tmp", ".plain"):
+        (tmp_path / "live" / name).mkdir(parents=True)
+        (tmp_path / "live" / name / "file").touch()
+
+    assert [item.key for item in LocalStore(tmp_path).list("")] == ["live/.plain/file"]
+    assert list(LocalStore(tmp_path).names("live/")) == [".plain"]
+
+
+def test_a_directory_without_objects_has_no_name(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.write("a/b/c", b"")
+    store.delete("a/b/c")
+
+    assert (tmp_path / "a" / "b").is_dir()
+    assert list(store.names("")) == []
+
+
 def test_a_path_that_cannot_be_a_directory_is_unavailable_and_not_missing(tmp_path: Path) -> None:
     (tmp_path / "root").write_text("a file is in the way")
 
@@ -124,3 +149,16 @@ def test_a_root_that_cannot_be_written_is_named_and_no_object_of_ours(tmp_path: 
 
     assert told.value.message == f"storage root file://{tmp_path}/file/root cannot be written: a file is in the way"
     assert told.value.next_step
+
+
+def test_a_file_system_with_reflinks_shares_the_blocks(tmp_path: Path) -> None:
+    source, target, content = tmp_path / "source", tmp_path / "target", os.urandom(1 << 20)
+    source.write_bytes(content)
+
+    with source.open("rb") as from_, target.open("wb") as to:
+        shared = durable.reflink(from_, to)
+
+    if not shared:
+        assert target.stat().st_size == 0, "a refused reflink leaves a file that can be copied into"
+        pytest.skip("the file system of the tests has no reflinks")
+    assert target.read_bytes() == content

@@ -24,10 +24,10 @@ from airflow_provider_ha.config import ENVIRONMENT, HaConfig, HdfsOptions, S3Opt
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, StorageUnavailableError
 from airflow_provider_ha.hooks._connection import config_of
 from airflow_provider_ha.host.java import utf8_locale
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.storage.keys import resolve_key
-from airflow_provider_ha.storage.local_files import LocalFileStore
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from airflow_provider_ha.uris import file_uri, list_item, of_log, split
 from tests.support.odd_names import ODD
 
@@ -39,9 +39,9 @@ HDFS = f"hdfs://names:8020/{ODD}"
 OF_JAVA = "w\u00f6rk%20root%20%231%2520+%3F;&=%5Bx%5D%7By%7D*'%22$"
 AREAS: dict[str, tuple[WorkArea, str]] = {
     "linked": (LinkedWorkArea(Path(f"/{ODD}")), f"file:///{ODD}/{KEY}"),
-    "directory": (LayeredWorkArea(LocalFileStore(Path(f"/{ODD}"))), f"hafile:///{ODD}/{KEY}"),
-    "s3": (LayeredWorkArea(S3FileStore(f"s3://bucket/{ODD}", S3Options())), f"has3a://bucket/{ODD}/{KEY}"),
-    "hdfs": (LayeredWorkArea(HdfsFileStore(HDFS, HdfsOptions())), f"hahdfs://names:8020/{ODD}/{KEY}"),
+    "directory": (LayeredWorkArea(LocalStore(Path(f"/{ODD}"), new=True)), f"hafile:///{ODD}/{KEY}"),
+    "s3": (LayeredWorkArea(S3Store(f"s3://bucket/{ODD}", S3Options())), f"has3a://bucket/{ODD}/{KEY}"),
+    "hdfs": (LayeredWorkArea(HdfsStore(HDFS, HdfsOptions())), f"hahdfs://names:8020/{ODD}/{KEY}"),
 }
 
 

@@ -15,7 +15,6 @@ section 1).
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -36,7 +35,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointMissingError, ObjectExistsError, StorageUnavailableError
 from airflow_provider_ha.storage.durable import (
     PRIVATE_DIRECTORY,
-    REMOVED,
+    REMAINS,
     flush_directory,
     private_directories,
     remove_tree,
@@ -139,10 +138,6 @@ def _purged(source: object, batch: int, name: str) -> CheckpointMissingError:
         f"batch {batch} of {source} was purged during the copy: {name} is missing",
         next_step="Choose a newer batch",
     )
-
-
-# Names that ``building`` and ``remove_tree`` give to unfinished work.
-_REMAINS = re.compile(rf"\.(?P<name>.+)\.[0-9a-f]+(\.tmp|{re.escape(REMOVED)})")
 
 
 class LinkedWorkArea:
@@ -300,7 +295,7 @@ class LinkedWorkArea:
         try:
             remove_tree(path)
             for each in list(path.parent.iterdir()) if path.parent.is_dir() else ():
-                found = _REMAINS.fullmatch(each.name)
+                found = REMAINS.fullmatch(each.name)
                 if found and found["name"] == path.name:
                     shutil.rmtree(each)
         except OSError as error:
@@ -324,7 +319,7 @@ def _plain(name: str) -> str:
     """Return the plain name for a hidden name of unfinished work; a plain name itself; otherwise empty."""
     if not name.startswith("."):
         return name
-    found = _REMAINS.fullmatch(name)
+    found = REMAINS.fullmatch(name)
     return found["name"] if found else ""
 
 

@@ -6,7 +6,7 @@ from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import Laye
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.open_storage import layered_files
 from airflow_provider_ha.storage.roots import Roots
 
@@ -24,6 +24,6 @@ def open_work_area(config: HaConfig, roots: Roots | None = None) -> WorkArea:
     return area
 
 
-def open_files(config: HaConfig) -> FileStore | None:
+def open_files(config: HaConfig) -> ObjectStore | None:
     """Return the files below the work root of a layered cluster; ``None`` for linked files."""
     return layered_files(config, config.work_uri)

@@ -36,7 +36,7 @@ from airflow_provider_ha.errors import (
     RestoreRefusedError,
 )
 from airflow_provider_ha.storage.durable import flush_directory
-from airflow_provider_ha.storage.file_store import FileStore, FileStoreReader, StoredFile
+from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectStore
 from airflow_provider_ha.storage.outage import outages
 
 
@@ -59,9 +59,9 @@ def sink_log(output: str, reach: StorageAccess | None = None) -> Tree:
     return ((reach or StorageAccess()).tree(output_place(output)) / LOG).fresh()
 
 
-def log_of_files(files: FileStore) -> Tree:
+def log_of_files(files: ObjectStore) -> Tree:
     """Return the log of the file sink that writes to the root of *files*."""
-    return ObjectTree(FileStoreReader(files), f"{LOG}/")
+    return ObjectTree(files, f"{LOG}/")
 
 
 def is_seeding(names: Iterable[str]) -> bool:
@@ -230,7 +230,7 @@ class FileSinkLog:
 class StoredSinkLog:
     """The log in one output."""
 
-    def __init__(self, files: FileStore) -> None:
+    def __init__(self, files: ObjectStore) -> None:
         self._files = files
 
     def set_aside(self, batch: int, sha256: str) -> bool:
@@ -262,7 +262,7 @@ class StoredSinkLog:
             if self._files.read(key) != data:
                 raise
 
-    def _remove(self, entry: StoredFile, batch: int) -> None:
+    def _remove(self, entry: ObjectInfo, batch: int) -> None:
         now = self._files.info(entry.key)
         if now is not None and now != entry:
             raise _refused(batch, self._files)
@@ -298,13 +298,13 @@ class StoredSinkLog:
         self._keep(f"{LOG}/{SEEDING}", said)
 
 
-def _exists(files: FileStore, reason: str) -> ObjectExistsError:
+def _exists(files: ObjectStore, reason: str) -> ObjectExistsError:
     return ObjectExistsError(
         f"output {files.uri} cannot be given the log of another one: {reason}", next_step="Choose a new output"
     )
 
 
-def _refused(batch: int, files: FileStore) -> RestoreRefusedError:
+def _refused(batch: int, files: ObjectStore) -> RestoreRefusedError:
     return RestoreRefusedError(
         f"batch {batch} in {files.uri}/{LOG} is not the entry that the plan removes from the output",
         next_step="Plan the restore again: another process has written to this output since",

@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES, each
 from airflow_provider_ha.checkpoints.spark.places import HDFS, LOCAL, StorageAccess
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.errors import ConfigurationError, HaError, StorageUnavailableError
-from airflow_provider_ha.storage.s3_files import S3Reader
+from airflow_provider_ha.storage.s3_store import S3Store
 
 
 _SECOND = 1000  # milliseconds
@@ -239,7 +239,7 @@ def _here(file: InputFile) -> InputFileStatus | None:
 
 
 def _on_s3(files: list[InputFile], options: S3Options) -> list[InputFileStatus | None]:
-    reader = cache(lambda bucket: S3Reader(f"s3://{bucket}", options))
+    reader = cache(lambda bucket: S3Store(f"s3://{bucket}", options))
 
     def ask(file: InputFile) -> InputFileStatus | None:
         bucket, key = _place(file)
@@ -255,7 +255,7 @@ def _listed_on_s3(files: list[InputFile], options: S3Options) -> dict[InputFile,
     found: dict[InputFile, InputFileStatus | None] = {}
     for bucket in {bucket for bucket, _ in wanted}:
         keys = {key for of, key in wanted if of == bucket}
-        listed = S3Reader(f"s3://{bucket}", options).list(commonprefix(sorted(keys)))  # noqa: RUF071  # a common key prefix
+        listed = S3Store(f"s3://{bucket}", options).list(commonprefix(sorted(keys)))  # noqa: RUF071  # a common key prefix
         for item in islice(listed, _PAGE * len(keys)):
             if item.key in keys:
                 found[wanted[bucket, item.key]] = InputFileStatus(item.mtime, item.size)

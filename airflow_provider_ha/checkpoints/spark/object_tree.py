@@ -28,7 +28,7 @@ from airflow_provider_ha.checkpoints.spark.files import (
 )
 from airflow_provider_ha.checkpoints.spark.tree import OpenFile
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError, StorageUnavailableError
-from airflow_provider_ha.storage.file_store import ListedObject, ObjectReader
+from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectReader
 from airflow_provider_ha.uris import of_log, split
 
 
@@ -53,7 +53,7 @@ class _Listing:
         self._lock = Lock()
 
     @property
-    def files(self) -> dict[str, ListedObject]:
+    def files(self) -> dict[str, ObjectInfo]:
         """Path relative to the prefix -> object."""
         with self._lock:
             return self._listed[0]
@@ -71,11 +71,11 @@ class _Listing:
             self.recent = RecentBytes(_RECENT)
 
     @cached_property
-    def _listed(self) -> tuple[dict[str, ListedObject], dict[str, set[str]]]:
-        files: dict[str, ListedObject] = {}
+    def _listed(self) -> tuple[dict[str, ObjectInfo], dict[str, set[str]]]:
+        files: dict[str, ObjectInfo] = {}
         directories: dict[str, set[str]] = {}
         try:
-            for item in self.objects.list(self.prefix):
+            for item in self.objects.list(self.prefix, markers=True):
                 path = item.key.removeprefix(self.prefix)
                 parent, _, name = path.rpartition("/")
                 _enter(directories, parent, name)
@@ -231,7 +231,7 @@ class ObjectTree:
     def _path(self, name: str) -> str:
         return f"{self._place}/{name}" if self._place else name
 
-    def listed(self, name: str) -> ListedObject:
+    def listed(self, name: str) -> ObjectInfo:
         """Return the object that a file is.
 
         :raises NotAFileError: It is a directory.
@@ -246,7 +246,7 @@ class ObjectTree:
             raise NotAFileError(name, "it is not a regular file")
         raise FileGoneError(name, "it is needed and not there")
 
-    def _whole(self, name: str, item: ListedObject) -> bytes:
+    def _whole(self, name: str, item: ObjectInfo) -> bytes:
         recent = self._listing.recent
         found = recent.get(item.key)
         if found is None:
@@ -274,7 +274,7 @@ class _Held:
 class _InBlocks:
     """A large file. Its last block is kept: a table file is begun at its end. Of the others, one at a time is."""
 
-    def __init__(self, name: str, item: ListedObject, objects: ObjectReader) -> None:
+    def __init__(self, name: str, item: ObjectInfo, objects: ObjectReader) -> None:
         self.name = name
         self.size = item.size
         self._item = item

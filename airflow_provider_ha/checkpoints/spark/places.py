@@ -13,9 +13,9 @@ from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES, ObjectTre
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.config import HaConfig, HdfsOptions, S3Options
 from airflow_provider_ha.errors import ConfigurationError
-from airflow_provider_ha.storage.file_store import FileStore, FileStoreReader
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
-from airflow_provider_ha.storage.s3_files import S3FileStore, S3Reader
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from airflow_provider_ha.uris import split
 
 
@@ -40,21 +40,21 @@ class StorageAccess:
         """Return the access of a connection."""
         return cls(config.s3, config.hdfs)
 
-    def files(self, output: str) -> FileStore:
+    def files(self, output: str) -> ObjectStore:
         """Return the files of an output on remote storage. Lazy: reads nothing yet.
 
         :raises ConfigurationError: The options cannot be used.
         """
         if is_hdfs(output):
-            return HdfsFileStore(output, self.hdfs or HdfsOptions.from_env())
-        return S3FileStore(output, self.s3 or S3Options.from_env())
+            return HdfsStore(output, self.hdfs or HdfsOptions.from_env())
+        return S3Store(output, self.s3 or S3Options.from_env())
 
     def tree(self, place: str) -> Tree:
         """Return a directory for reads. Lazy: reads nothing yet.
 
         :raises ConfigurationError: The options cannot be used.
         """
-        return LocalTree(Path(place)) if is_local(place) else ObjectTree(FileStoreReader(self.files(place)))
+        return LocalTree(Path(place)) if is_local(place) else ObjectTree(self.files(place))
 
 
 def local_path(path: str) -> Path:
@@ -149,7 +149,7 @@ def directory_at(place: str, options: S3Options | None = None) -> Tree:
     :raises ConfigurationError: The location has another form, or the options cannot be used.
     """
     if is_s3(place):
-        return ObjectTree(S3Reader(s3_uri(place), options or S3Options.from_env()))
+        return ObjectTree(S3Store(s3_uri(place), options or S3Options.from_env()))
     if is_hdfs(place):
         return StorageAccess().tree(output_place(place))
     if not is_local(place):

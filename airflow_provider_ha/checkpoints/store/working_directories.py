@@ -21,8 +21,8 @@ from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.errors import CheckpointError, HaError, RecordCorruptError
-from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys, epoch_of
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 _EPOCH = re.compile(r"e(\d+)-")
@@ -89,7 +89,7 @@ def retained_cuts(checkpoints: CheckpointStore) -> Cuts:
     return cuts
 
 
-def search(checkpoints: CheckpointStore, files: FileStore, current: str | None, now: int) -> GarbageSearch:
+def search(checkpoints: CheckpointStore, files: ObjectStore, current: str | None, now: int) -> GarbageSearch:
     """Return a new search in the working directories of a job; raises as :func:`retained_cuts` does.
 
     :param current: Key of the current working directory.
@@ -108,7 +108,7 @@ class WorkingFilesCollector:
     def __init__(
         self,
         checkpoints: CheckpointStore,
-        files: FileStore,
+        files: ObjectStore,
         current: Callable[[], str | None],
         now: Callable[[], float],
     ) -> None:

@@ -38,7 +38,7 @@ from airflow_provider_ha.jobs.removal.past_runs import PastRuns, PruneReport
 from airflow_provider_ha.jobs.runs.journal import has_earlier_life
 from airflow_provider_ha.jobs.runs.run_store import working_directory
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 LOCKED_SECONDS = 1.0  # longest time of holding the lock
@@ -191,7 +191,7 @@ def needs_collection(job: JobContext) -> bool:
     return open_files(job.config) is not None
 
 
-def require_files(job: JobContext) -> FileStore:
+def require_files(job: JobContext) -> ObjectStore:
     """Return the files below the work root.
 
     :raises ConfigurationError: The work root has links: the file system removes a file with its last name.
@@ -217,7 +217,9 @@ def _refuse_a_beginning(snapshot: JobStatus) -> None:
 class _Removal:
     """The removals after a search, with the checks of leadership that they need."""
 
-    def __init__(self, job: JobContext, files: FileStore, found: FileCollection, progress: CollectionProgress) -> None:
+    def __init__(
+        self, job: JobContext, files: ObjectStore, found: FileCollection, progress: CollectionProgress
+    ) -> None:
         self._job = job
         self._files = files
         self._found = found

@@ -21,7 +21,6 @@ from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
-from airflow_provider_ha.storage.file_store import FileStoreReader
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.variables import variables_of
 from tests.support.s3.s3_server import S3Access
@@ -131,7 +130,7 @@ def test_plain_spark_goes_on_from_what_is_taken_out(
 
         def read(query: str) -> bool:
             assert spark.poll() is None, (tmp_path / "plain.log").read_text()[-4000:]
-            directory = ObjectTree(FileStoreReader(files)) / query
+            directory = ObjectTree(files) / query
             batch = progress(directory).committed
             return read_offsets(directory, batch).log_offset(0) == job.stream.files - 1
 

@@ -12,8 +12,8 @@ from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import judge_files, look_for, measure
 from airflow_provider_ha.checkpoints.sources.table_source import DeltaSource
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
-from airflow_provider_ha.storage.file_store import StoredFile
-from airflow_provider_ha.storage.hdfs_files import HdfsFileStore
+from airflow_provider_ha.storage.hdfs_store import HdfsStore
+from airflow_provider_ha.storage.object_store import ObjectInfo
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.odd_names import ODD
@@ -28,17 +28,17 @@ class Inputs:
 
     def __init__(self, hdfs: Hdfs) -> None:
         self.root, self.reach = hdfs.new_root(), StorageAccess(hdfs=hdfs.options())
-        self.files = HdfsFileStore(self.root, hdfs.options())
+        self.files = HdfsStore(self.root, hdfs.options())
         self.files.create(NAME, b"{}")
         self.read = self.entry(self.now)
 
     @property
-    def now(self) -> StoredFile:
+    def now(self) -> ObjectInfo:
         found = self.files.info(NAME)
         assert found is not None
         return found
 
-    def entry(self, seen: StoredFile) -> BatchEntry:
+    def entry(self, seen: ObjectInfo) -> BatchEntry:
         """Return the record of a batch that has read the file as it was, with the lengths that the driver asks for."""
         scheme, _, rest = self.root.partition("://")
         authority, _, path = rest.partition("/")

@@ -35,7 +35,7 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     StorageUnavailableError,
 )
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from tests.docs.blocks import blocks_of
 from tests.support.s3.s3_checkpoints import put_directory, tree
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
@@ -109,7 +109,7 @@ def test_a_savepoint_is_restored_to_another_bucket(s3: S3Access, bucket: str, on
     take(one, [source(bucket)])
     other = s3.new_bucket()
 
-    restore_files(open_savepoint(one), S3FileStore(f"s3://{other}/again", s3.options()))
+    restore_files(open_savepoint(one), S3Store(f"s3://{other}/again", s3.options()))
 
     assert verify(tree(s3, other, "again/q")).restorable == [1]
 

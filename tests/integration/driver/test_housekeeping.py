@@ -31,7 +31,6 @@ from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local_files import LocalFileStore
 from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.checkpoint_helpers import Job
 from tests.support.clusters.jobs_helpers import NOON, a_run, a_submission
@@ -173,7 +172,7 @@ def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -
 
 def test_the_fork_of_an_unfinished_drain_stays_where_a_fence_renames_nothing(job: Job, tmp_path: Path) -> None:
     """There every earlier directory looks like a fenced one; a fork of an earlier run is not the newest of them."""
-    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    area = LayeredWorkArea(LocalStore(tmp_path / "work", new=True))
     live = JobKeys(job.paths.job_id).live
     for name in ("e1-a", "e2-b", "e2-b.drain", "e3-c", "e4-new"):
         area.create(f"{live}{name}")
@@ -186,7 +185,7 @@ def test_the_fork_of_an_unfinished_drain_stays_where_a_fence_renames_nothing(job
 
 
 def test_the_newest_fenced_directory_stays_beside_the_fork_of_an_earlier_run(job: Job, tmp_path: Path) -> None:
-    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    area = LayeredWorkArea(LocalStore(tmp_path / "work", new=True))
     live = JobKeys(job.paths.job_id).live
     for name in ("e1-a", "e2-b", "e2-b.drain", "e4-new"):
         area.create(f"{live}{name}")

@@ -18,7 +18,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import Sav
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.job_context import JobContext
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.variables import variables_of
@@ -54,7 +54,7 @@ def config(
         made = on_hdfs(config, request.getfixturevalue("hdfs"), tmp_path)
     else:
         made = config.model_copy(update={"home_root": f"file://{tmp_path}/home"})
-        files = LocalFileStore(made.work_path)
+        files = LocalStore(made.work_path, new=True)
         monkeypatch.setattr("airflow_provider_ha.checkpoints.areas.open_work_area.open_files", lambda _: files)
     for name, value in variables_of(made).items():
         monkeypatch.setenv(name, value)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch, note_needs, remove
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.verify.verification import verify
-from airflow_provider_ha.storage.file_store import FileStore, StoredFile
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.checkpoints.executed import JOB, execute, take_over
 from tests.support.spark.recorded_job import QUERY
 
@@ -30,7 +31,7 @@ class World:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = LocalFileStore(root)
+        self.files = LocalStore(root, new=True)
         self.area = LayeredWorkArea(self.files)
         self.cuts: dict[str, dict[str, set[int]]] = {}
         self.current = FIRST
@@ -71,7 +72,7 @@ class World:
                 at = path.stat().st_mtime - seconds
                 os.utime(path, (at, at))
 
-    def search(self, files: FileStore | None = None) -> GarbageSearch:
+    def search(self, files: Any = None) -> GarbageSearch:
         """Search all of it."""
         store = files or self.files
         found = GarbageSearch(store, JOB.live, self.cuts, self.current, int(time.time() * 1000), kept=KEPT)
@@ -79,7 +80,7 @@ class World:
             pass
         return found
 
-    def collect(self, files: FileStore | None = None, prove: Callable[[], None] = lambda: None) -> list[str]:
+    def collect(self, files: Any = None, prove: Callable[[], None] = lambda: None) -> list[str]:
         """Search, note what is needed, and remove; return the keys that went."""
         store = files or self.files
         found = self.search(store)
@@ -115,58 +116,20 @@ class Failing:
     :ivar calls: Their names and keys, in order.
     """
 
-    def __init__(self, files: FileStore, at: int = -1, error: BaseException | None = None) -> None:
+    def __init__(self, files: ObjectStore, at: int = -1, error: BaseException | None = None) -> None:
         self._files = files
         self._at = at
         self._error = error or KilledError()
         self.calls: list[tuple[str, str]] = []
 
-    @property
-    def uri(self) -> str:
-        return self._files.uri
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
 
-    def list(self, prefix: str) -> Iterator[StoredFile]:
-        self._call("list", prefix)
-        return self._files.list(prefix)
+        def call(of: Any, *args: Any, **more: Any) -> Any:
+            self._call(name, getattr(of, "key", of))
+            return found(of, *args, **more)
 
-    def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        self._call("prepared", prefix)
-        return self._files.prepared(prefix)
-
-    def names(self, prefix: str) -> Sequence[str]:
-        self._call("names", prefix)
-        return self._files.names(prefix)
-
-    def info(self, key: str) -> StoredFile | None:
-        self._call("info", key)
-        return self._files.info(key)
-
-    def read(self, key: str) -> bytes:
-        self._call("read", key)
-        return self._files.read(key)
-
-    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
-        self._call("read", file.key)
-        return self._files.read_range(file, offset, length)
-
-    def create(self, key: str, data: bytes, *, writer: str = "") -> None:
-        self._call("create", key)
-        self._files.create(key, data, writer=writer)
-
-    def write(self, key: str, data: bytes) -> None:
-        self._call("write", key)
-        self._files.write(key, data)
-
-    def upload(self, key: str, source: Path) -> None:
-        self._call("upload", key)
-        self._files.upload(key, source)
-
-    def delete(self, key: str) -> None:
-        self._call("delete", key)
-        self._files.delete(key)
-
-    def check_lasting(self) -> None:
-        self._call("check_lasting", "")
+        return call if callable(found) else found
 
     def _call(self, name: str, key: str) -> None:
         self.calls.append((name, key))

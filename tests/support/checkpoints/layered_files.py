@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.portable_helpers import QUERY, checkpoint, write_batch
 
 
@@ -22,7 +22,7 @@ class LayeredFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = LocalFileStore(root)
+        self.files = LocalStore(root, new=True)
         self.area = LayeredWorkArea(self.files)
 
     def query(self, key: str, query: str = QUERY) -> Path:

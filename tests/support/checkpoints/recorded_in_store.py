@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_ha.checkpoints.areas import open_work_area
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.checkpoints.layered_files import FIRST, SECOND
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
@@ -20,7 +20,7 @@ def take_over(area: WorkArea) -> None:
     area.fork(f"{FIRST}/{QUERY}", f"{SECOND}/{QUERY}", keep_planned=True)
 
 
-def files_of(config: HaConfig) -> FileStore:
+def files_of(config: HaConfig) -> ObjectStore:
     """Return the files below the work root of a cluster."""
     files = open_work_area.open_files(config)
     assert files is not None

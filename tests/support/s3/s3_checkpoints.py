@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.storage.s3_files import S3Reader
+from airflow_provider_ha.storage.s3_store import S3Store
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access
 
@@ -29,7 +29,7 @@ def put_directory(s3: S3Access, bucket: str, prefix: str, directory: Path) -> No
 
 def tree(s3: S3Access, bucket: str, prefix: str, endpoint: str | None = None) -> ObjectTree:
     """Return a prefix as a directory; a request is repeated once."""
-    return ObjectTree(S3Reader(f"s3://{bucket}/{prefix}", s3.options(endpoint), S3Limits(attempts=2)))
+    return ObjectTree(S3Store(f"s3://{bucket}/{prefix}", s3.options(endpoint), S3Limits(attempts=2)))
 
 
 @dataclass

@@ -21,7 +21,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import S3Options
 from airflow_provider_ha.coordination.embedded import free_port
 from airflow_provider_ha.storage.limits import S3Limits
-from airflow_provider_ha.storage.s3 import S3Store
+from airflow_provider_ha.storage.s3_store import S3Store
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.s3.versitygw import ROOT_ACCESS_KEY, ROOT_SECRET_KEY, answers, versitygw
 

@@ -17,7 +17,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.savepoint_prefix import (
 )
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_restore import restore_files
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.storage.s3_files import S3FileStore
+from airflow_provider_ha.storage.s3_store import S3Store
 from tests.support.s3.s3_server import S3Access
 
 
@@ -33,7 +33,7 @@ def take(at: SavepointPrefix, sources: Sequence[SavepointSource[str]], **options
 
 def restore(s3: S3Access, at: SavepointPrefix, prefix: str, endpoint: str | None = None) -> None:
     """Make checkpoints of a savepoint in another prefix of its bucket."""
-    restore_files(open_savepoint(at), S3FileStore(f"s3://{at.bucket}/{prefix}", s3.options(endpoint)))
+    restore_files(open_savepoint(at), S3Store(f"s3://{at.bucket}/{prefix}", s3.options(endpoint)))
 
 
 def keys_of(at: SavepointPrefix) -> list[str]:

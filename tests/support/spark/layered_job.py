@@ -14,8 +14,8 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
-from airflow_provider_ha.storage.file_store import FileStore
 from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.object_store import ObjectStore
 from tests.support.hdfs.hdfs_server import Hdfs
 from tests.support.odd_names import ODD
 from tests.support.s3.s3_server import S3Access
@@ -72,7 +72,7 @@ class LayeredJob(SupervisedJob):
     conf: dict[str, str] = field(default_factory=s3a_class_path)
 
     @cached_property
-    def files(self) -> FileStore:
+    def files(self) -> ObjectStore:
         """The files below the work root."""
         files = open_files(self.client.config)
         assert files is not None

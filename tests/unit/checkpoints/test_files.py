@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.spark.closure import checksum_files
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.errors import CheckpointCorruptError
-from airflow_provider_ha.storage.file_store import ListedObject
+from airflow_provider_ha.storage.object_store import ObjectInfo
 
 
 def _read(directory: Path, name: str) -> bytes:
@@ -135,13 +135,13 @@ class Objects:
     def __init__(self, **sizes: int) -> None:
         self._sizes = sizes
 
-    def list(self, prefix: str) -> Iterator[ListedObject]:
-        return (ListedObject(key, size, "e") for key, size in self._sizes.items() if key.startswith(prefix))
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:
+        return (ObjectInfo(key, size) for key, size in self._sizes.items() if key.startswith(prefix))
 
     def read(self, key: str) -> bytes:
         raise AssertionError(key)
 
-    def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
+    def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
         raise AssertionError((item, offset, length))
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -350,8 +351,9 @@ def test_a_collection_that_is_killed_at_any_step_leaves_all_that_is_needed(world
         if not found.garbage:
             break
         # One removal, and the process ends at the next call.
+        failing: Any = Failing(world.files, 1)
         with pytest.raises(KilledError):
-            list(remove(Failing(world.files, 1), [found.garbage[0], *found.garbage], lambda: None))
+            list(remove(failing, [found.garbage[0], *found.garbage], lambda: None))
         kills += 1
         world.check()
 

@@ -13,7 +13,7 @@ from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, fence_at
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 from tests.support.checkpoints.layered_files import FIRST, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 
@@ -21,7 +21,7 @@ from tests.support.checkpoints.portable_helpers import QUERY
 RECORD = FenceRecord(8, "s-1", "5e1c", "now")
 
 
-class Faster(LocalFileStore):
+class Faster(LocalStore):
     """Files in which something happens right before an entry is created."""
 
     def __init__(self, root: Path, *, before: Callable[[], None], times: int = 1) -> None:
@@ -101,13 +101,13 @@ def test_downstream_queries_are_fenced_first(job: LayeredFiles, monkeypatch: pyt
         started = started.including(query, QuerySink(kind=SinkKind.OTHER))
     write_started(job.area.tree(FIRST), started)
     created: list[str] = []
-    plain = LocalFileStore.create
+    plain = LocalStore.create
 
-    def create(self: LocalFileStore, key: str, data: bytes, *, writer: str = "") -> None:
+    def create(self: LocalStore, key: str, data: bytes, *, writer: str = "") -> None:
         created.append(key)
         plain(self, key, data, writer=writer)
 
-    monkeypatch.setattr(LocalFileStore, "create", create)
+    monkeypatch.setattr(LocalStore, "create", create)
     job.area.fence(FIRST, by=Successor(8, "s-1"))
 
     assert created == [f"{FIRST}/{QUERY}/offsets/3", f"{FIRST}/up/offsets/3"]

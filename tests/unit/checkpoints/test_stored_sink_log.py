@@ -20,7 +20,7 @@ from airflow_provider_ha.errors import (
     ObjectExistsError,
     RestoreRefusedError,
 )
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 
 
 LAST = 12
@@ -31,14 +31,14 @@ class Killed(BaseException):
     """The process died here."""
 
 
-class MortalFiles(LocalFileStore):
+class MortalFiles(LocalStore):
     """Files whose process dies before one of the steps that change them.
 
     :param steps: How many of them it lives for.
     """
 
     def __init__(self, root: Path, steps: int) -> None:
-        super().__init__(root)
+        super().__init__(root, new=True)
         self._left = steps
 
     def create(self, key: str, data: bytes, *, writer: str = "") -> None:
@@ -100,7 +100,7 @@ def test_an_entry_that_is_set_aside_is_never_without_a_copy(output: Path) -> Non
 
 def test_an_entry_with_other_content_stays(output: Path) -> None:
     with pytest.raises(RestoreRefusedError, match="not the entry that the plan removes"):
-        StoredSinkLog(LocalFileStore(output)).set_aside(LAST, digest_of(output, 11))
+        StoredSinkLog(LocalStore(output, new=True)).set_aside(LAST, digest_of(output, 11))
 
     assert FileSinkLog(output).max_batch() == LAST
 
@@ -111,7 +111,7 @@ def test_a_compact_entry_stays_when_the_ones_before_it_are_gone(output: Path) ->
     (output / LOG / "5").unlink()
 
     with pytest.raises(CheckpointCorruptError):
-        StoredSinkLog(LocalFileStore(output)).set_aside(9, digest_of(output, 9))
+        StoredSinkLog(LocalStore(output, new=True)).set_aside(9, digest_of(output, 9))
 
     assert FileSinkLog(output).max_batch() == 9
 
@@ -120,7 +120,7 @@ def test_an_entry_that_was_written_since_it_was_read_stays(output: Path) -> None
     """A removal that was sent to a storage late would take the batch of the next driver."""
     digest = digest_of(output, LAST)
 
-    class Overtaken(LocalFileStore):
+    class Overtaken(LocalStore):
         def create(self, key: str, data: bytes, *, writer: str = "") -> None:
             super().create(key, data, writer=writer)
             self.write(f"{LOG}/12", b"v1\nanother batch 12")
@@ -157,14 +157,14 @@ def test_a_log_that_another_restore_was_making_is_left_alone(output: Path, tmp_p
         StoredSinkLog(MortalFiles(new, 2)).seed(11, "continue", kept)
 
     with pytest.raises(ObjectExistsError, match="another log is being created there"):
-        StoredSinkLog(LocalFileStore(new)).seed(10, "continue", kept)
+        StoredSinkLog(LocalStore(new, new=True)).seed(10, "continue", kept)
 
     assert {path.name for path in (new / LOG).iterdir()} == {SEEDING, "11"}
 
 
 def test_an_output_with_a_log_is_not_seeded(output: Path) -> None:
     with pytest.raises(ObjectExistsError, match="it already has a log"):
-        StoredSinkLog(LocalFileStore(output)).seed(11, "continue", LocalTree(output / LOG))
+        StoredSinkLog(LocalStore(output, new=True)).seed(11, "continue", LocalTree(output / LOG))
 
     assert FileSinkLog(output).max_batch() == LAST
 
@@ -206,7 +206,7 @@ def test_an_output_that_is_no_place_is_refused_without_its_secrets(said: str) ->
 
 def test_a_cut_takes_the_log_as_it_is_now(output: Path) -> None:
     """Who holds on to a log has seen it in an older state."""
-    files = LocalFileStore(output)
+    files = LocalStore(output, new=True)
     log = log_of_files(files)
     assert log.names()
     files.write(f"{LOG}/13", b"v1\nnew")

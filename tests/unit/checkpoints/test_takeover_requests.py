@@ -9,22 +9,22 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
-from airflow_provider_ha.storage.file_store import StoredFile
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectInfo
 from tests.support.checkpoints.layered_files import FIRST, SECOND, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 
 
-class Listings(LocalFileStore):
+class Listings(LocalStore):
     """Files whose listings are noted."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.prefixes: list[str] = []
 
-    def list(self, prefix: str) -> Iterator[StoredFile]:
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:
         self.prefixes.append(prefix)
-        return super().list(prefix)
+        return super().list(prefix, markers=markers)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from airflow_provider_ha.driver.ending.stop_job import undrainable
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery, expected_queries
 from airflow_provider_ha.errors import CheckpointError
 from airflow_provider_ha.storage.keys import JobKeys
-from airflow_provider_ha.storage.local_files import LocalFileStore
+from airflow_provider_ha.storage.local_store import LocalStore
 
 
 OLD = QuerySink(kind=SinkKind.FILE, format="json", path="/data/old", max_batch=7)
@@ -106,7 +106,7 @@ def test_the_log_of_an_output_that_is_gone_is_the_one_that_was_kept_with_the_cut
 
 def test_a_log_that_is_kept_elsewhere_is_read_there(tmp_path: Path) -> None:
     """Where a work area is no directory of this host."""
-    area = LayeredWorkArea(LocalFileStore(tmp_path / "work"))
+    area = LayeredWorkArea(LocalStore(tmp_path / "work", new=True))
     kept = area.create(f"{JobKeys('j').live}e2-x")
     kept.write("late/metadata", b"{}")
     kept.write("sinks/late/_spark_metadata/3", b"v1")

@@ -43,8 +43,8 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFF
 from airflow_provider_ha.checkpoints.spark.operators import checked_by
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, CheckpointError, StorageUnavailableError
-from airflow_provider_ha.storage.file_store import FileStore, StoredFile
 from airflow_provider_ha.storage.keys import query_directory_of
+from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectStore
 
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class GarbageSearch:
     :ivar garbage: The outcome, in the order of removal: complete after the last step.
     """
 
-    files: FileStore
+    files: ObjectStore
     live: str
     cuts: Cuts
     current: str | None
@@ -191,7 +191,7 @@ class GarbageSearch:
         left = sorted(self._purged.keys() - self._needed, key=_logs_first)
         self.garbage += [Garbage(key, self._purged[key], GarbageReason.PURGED) for key in left]
 
-    def _judge_over(self, key: str, tree: LayeredTree, mark: StoredFile) -> None:
+    def _judge_over(self, key: str, tree: LayeredTree, mark: ObjectInfo) -> None:
         """Judge the files of a directory that has been over for the minimum age of a file."""
         own = list(self.files.list(f"{key}/"))
         self._count([file.size for file in own])
@@ -241,7 +241,7 @@ def _milliseconds(time: timedelta) -> int:
 REMOVALS_PER_PROOF = 50
 
 
-def remove(files: FileStore, garbage: Iterable[Garbage], prove: Callable[[], None]) -> Iterator[Garbage]:
+def remove(files: ObjectStore, garbage: Iterable[Garbage], prove: Callable[[], None]) -> Iterator[Garbage]:
     """Remove files in order, and yield each removed one.
 
     :param prove: Raises when this process may no longer remove files of the job.
@@ -255,7 +255,7 @@ def remove(files: FileStore, garbage: Iterable[Garbage], prove: Callable[[], Non
         yield item
 
 
-def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callable[[], None]) -> None:
+def note_needs(files: ObjectStore, known: Mapping[str, KnownNeeds], prove: Callable[[], None]) -> None:
     """Record the needs of the current directory: the next takeover omits all other files.
 
     A late write by a frozen process was true earlier, so it omits fewer files.
@@ -270,7 +270,7 @@ def note_needs(files: FileStore, known: Mapping[str, KnownNeeds], prove: Callabl
         files.write(f"{directory}/{NEEDS}", needs.to_bytes())
 
 
-def time_of(files: FileStore) -> int:
+def time_of(files: ObjectStore) -> int:
     """Return the storage's time in milliseconds since 1970: ages compare its times, never two clocks.
 
     It writes and removes a probe.

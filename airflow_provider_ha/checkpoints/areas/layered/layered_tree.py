@@ -16,7 +16,7 @@ from airflow_provider_ha.checkpoints.spark.files import check_name
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError
-from airflow_provider_ha.storage.file_store import FileStore, ListedObject, StoredFile
+from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectStore
 
 
 MARKER = "_ha_directory"
@@ -35,7 +35,7 @@ class Bases:
     one.
     """
 
-    def __init__(self, files: FileStore) -> None:
+    def __init__(self, files: ObjectStore) -> None:
         self._files = files
         self._known: dict[str, Base | None] = {}
         self._lock = Lock()
@@ -61,16 +61,16 @@ class Bases:
 
 
 class LayeredReader:
-    """An :class:`~airflow_provider_ha.storage.file_store.ObjectReader` of the own and inherited files of a directory.
+    """An :class:`~airflow_provider_ha.storage.object_store.ObjectReader` of the own and inherited files of a directory.
 
     :param query_of: Returns the query directory that contains, or is, a key; ``None`` for a key above them.
     """
 
-    def __init__(self, files: FileStore, bases: Bases, query_of: Callable[[str], str | None]) -> None:
+    def __init__(self, files: ObjectStore, bases: Bases, query_of: Callable[[str], str | None]) -> None:
         self.files = files
         self.bases = bases
         self.query_of = query_of
-        self._own: dict[str, StoredFile] = {}
+        self._own: dict[str, ObjectInfo] = {}
         self._inherited: dict[str, BaseEntry] = {}
         self._ours: set[str] = set()
 
@@ -79,8 +79,8 @@ class LayeredReader:
         """URI of the storage root."""
         return self.files.uri
 
-    def list(self, prefix: str) -> Iterator[ListedObject]:
-        """Yield every file below *prefix*, own files first.
+    def list(self, prefix: str, *, markers: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002  # a tree has them
+        """Yield every file below *prefix*, own files first, and a marker for a directory with internal files.
 
         :raises CheckpointCorruptError: A base is refused.
         """
@@ -92,21 +92,21 @@ class LayeredReader:
                 owners.add(place)
             if name in OURS:
                 self._ours.add(file.key)
-                yield ListedObject(f"{place}/", 0, "")
+                yield ObjectInfo(f"{place}/", 0)
                 continue
             self._own[file.key] = file
-            yield ListedObject(file.key, file.size, file.etag)
+            yield file
         above = self.query_of(prefix.removesuffix("/"))
         for owner in sorted(owners | ({above} if above is not None else set())):
             yield from self._from_base(owner, prefix, begun=owner == above and bool(self._own))
 
-    def _from_base(self, owner: str, prefix: str, *, begun: bool) -> Iterator[ListedObject]:
+    def _from_base(self, owner: str, prefix: str, *, begun: bool) -> Iterator[ObjectInfo]:
         base = self.bases.of(owner, begun=begun)
         for entry in base.entries if base is not None else ():
             key = f"{owner}/{entry.name}"
             if key.startswith(prefix) and key not in self._own:  # guard: bases-hide-own-files
                 self._inherited[key] = entry
-                yield ListedObject(key, entry.length, entry.etag)
+                yield ObjectInfo(key, entry.length, etag=entry.etag)
 
     def read(self, key: str) -> bytes:
         """Return the bytes of a file.
@@ -119,7 +119,7 @@ class LayeredReader:
         self._check(entry)
         return self.files.read(entry.place)
 
-    def read_range(self, item: ListedObject, offset: int, length: int) -> bytes:
+    def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset* of a file as it was when it was listed; fewer at its end.
 
         :raises CheckpointCorruptError: It differs from its base entry.
@@ -150,7 +150,7 @@ class LayeredReader:
         known = {**self._inherited, **{entry.name: entry for entry in own}}
         return {key.removeprefix(prefix): replace(entry, name=key.removeprefix(prefix)) for key, entry in known.items()}
 
-    def _check(self, entry: BaseEntry) -> StoredFile:
+    def _check(self, entry: BaseEntry) -> ObjectInfo:
         """Return the current file of an entry if it still matches the entry."""
         found = self.files.info(entry.place)
         if found is None:

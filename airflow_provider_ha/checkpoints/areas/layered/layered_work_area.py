@@ -44,17 +44,17 @@ from airflow_provider_ha.checkpoints.spark.places import is_local, local_path, o
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.errors import CheckpointMissingError, ConfigurationError, ObjectExistsError, ObjectMissingError
-from airflow_provider_ha.storage.file_store import FileStore, check_file_key
 from airflow_provider_ha.storage.keys import (
     check_inside,
     check_key,
-    check_prefix,
+    check_object_key,
     epoch_of,
     job_of,
     query_directory_of,
     working_directory_of,
 )
-from airflow_provider_ha.storage.roots import Roots, probe_races
+from airflow_provider_ha.storage.object_store import ObjectStore
+from airflow_provider_ha.storage.roots import Roots
 from airflow_provider_ha.uris import spark_uri
 
 
@@ -70,7 +70,7 @@ class LayeredWorkArea:
 
     cheap_listing = False
 
-    def __init__(self, files: FileStore, *, clock: Clock | None = None) -> None:
+    def __init__(self, files: ObjectStore, *, clock: Clock | None = None) -> None:
         self._files = files
         self.roots: Roots | None = None
         self._clock = clock or SystemClock()
@@ -109,8 +109,7 @@ class LayeredWorkArea:
         :raises ConfigurationError: It removes files by a lifecycle rule.
         :raises StorageUnavailableError: It cannot be written, or lets two processes create one file, with the reason.
         """
-        self._files.check_lasting()
-        probe_races(self._files, f"probe/{new_id()}")
+        self._files.check_writable()
         return Capabilities(links=False, names_suffice=True)
 
     def require(self) -> None:
@@ -121,7 +120,7 @@ class LayeredWorkArea:
     def read(self, key: str, name: str) -> bytes | None:
         """Return the bytes of a directory's own file; ``None`` when it is missing."""
         try:
-            return self._files.read(f"{check_key(key)}/{check_file_key(name)}")
+            return self._files.read(f"{check_key(key)}/{check_object_key(name)}")
         except ObjectMissingError:
             return None
 
@@ -132,7 +131,7 @@ class LayeredWorkArea:
 
     def list(self, prefix: str) -> Sequence[str]:
         """Return the names of directories directly below *prefix* that are not over, sorted."""
-        found = (name for name in self._files.names(check_prefix(prefix)) if name not in OURS)
+        found = (name for name in self._files.names(prefix) if name not in OURS)
         return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
 
     def queries(self, key: str) -> Sequence[str]:

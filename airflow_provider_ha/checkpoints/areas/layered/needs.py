@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT
 from airflow_provider_ha.checkpoints.spark.operators import checked_by
 from airflow_provider_ha.errors import ObjectMissingError, RecordCorruptError
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 KEPT_BATCHES = 100
@@ -187,7 +187,7 @@ class KnownNeeds:
         return record.to_bytes()
 
 
-def read_needs(files: FileStore, directory: str) -> KnownNeeds | None:
+def read_needs(files: ObjectStore, directory: str) -> KnownNeeds | None:
     """Return the known needs of a query directory; ``None`` if unknown.
 
     :param directory: Its key.

@@ -45,7 +45,7 @@ from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT, read_off
 from airflow_provider_ha.checkpoints.spark.operators import checked_by, is_relocated
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectExistsError, StorageUnavailableError
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 
 
 VERSION_FILE = re.compile(r"([0-9]+)(_[^.]+)?\.(zip|changelog|delta|snapshot)")
@@ -195,7 +195,7 @@ def next_entry(at: Progress) -> str:
     )
 
 
-def occupy(files: FileStore, key: str, directory: Tree, record: FenceRecord) -> OccupiedSlot:
+def occupy(files: ObjectStore, key: str, directory: Tree, record: FenceRecord) -> OccupiedSlot:
     """Fence one query directory; repeatable, also after a crash at any step and by another leader.
 
     :raises CheckpointCorruptError: Its log cannot be fenced.

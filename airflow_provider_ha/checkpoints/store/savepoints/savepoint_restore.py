@@ -30,7 +30,7 @@ from airflow_provider_ha.checkpoints.verify.restorable import damage, verifier
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ObjectExistsError
 from airflow_provider_ha.storage.durable import make_directories
-from airflow_provider_ha.storage.file_store import FileStore
+from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.uris import hadoop_uri
 
 
@@ -57,7 +57,7 @@ def _stage(name: str) -> tuple[int, int]:
 _WHOLE = 4 << 20  # bytes: a larger file is uploaded in parts
 
 
-def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: str | None = None) -> str:
+def restore_files(stored: StoredSavepoint, target: ObjectStore, *, spark_version: str | None = None) -> str:
     """Create ``<target>/<query>``, a checkpoint location for Spark, for every query of a savepoint.
 
     :param target: Files below the prefix; must be empty.
@@ -80,7 +80,7 @@ def restore_files(stored: StoredSavepoint, target: FileStore, *, spark_version: 
 class _OneFile:
     """Copy of single files of a savepoint to the target."""
 
-    def __init__(self, stored: StoredSavepoint, target: FileStore, root: str, bring: Bring, scratch: Path) -> None:
+    def __init__(self, stored: StoredSavepoint, target: ObjectStore, root: str, bring: Bring, scratch: Path) -> None:
         self._names = stored.savepoint.files
         self._target = target
         self._root = root

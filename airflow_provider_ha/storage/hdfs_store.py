@@ -1,4 +1,4 @@
-"""Files of HDFS as a :class:`~airflow_provider_ha.storage.file_store.FileStore`, over WebHDFS.
+"""Objects as files of HDFS, over WebHDFS.
 
 A file on HDFS is visible while it grows. So each file is first written in the same directory under a name unique to the
 attempt, and then renamed: with ``NONE`` if the target must not exist yet, with ``OVERWRITE`` if it may. The rename is
@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from getpass import getuser
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,11 @@ from airflow_provider_ha.storage._webhdfs import (
     WebHdfs,
     unavailable,
 )
-from airflow_provider_ha.storage.durable import PREPARED
-from airflow_provider_ha.storage.file_store import StoredFile, check_file_key, check_file_prefix
+from airflow_provider_ha.storage.durable import PREPARED, make_directories, replace_file
+from airflow_provider_ha.storage.keys import check_object_key, check_prefix
+from airflow_provider_ha.storage.object_store import EPOCH, ObjectInfo
+from airflow_provider_ha.storage.outage import outages
+from airflow_provider_ha.storage.roots import probe
 from airflow_provider_ha.uris import split
 
 
@@ -47,8 +51,8 @@ WEB_PORT = 9870
 _LISTERS = 8
 
 
-class HdfsFileStore:
-    """:class:`~airflow_provider_ha.storage.file_store.FileStore` on HDFS. Safe in several threads; not across a fork.
+class HdfsStore:
+    """``ObjectStore`` on HDFS. Thread-safe; not across a fork.
 
     :param uri: ``hdfs://namenode:8020/path``.
     :param options: Web servers of its name nodes, and the user of the requests.
@@ -72,29 +76,29 @@ class HdfsFileStore:
         """URI of the root."""
         return self._uri
 
-    def list(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield every file below *prefix*, in the order of their keys; a request per directory.
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:  # noqa: ARG002  # has real directories
+        """Yield every file whose key begins with *prefix*, in the order of their keys; a request per directory.
 
         :raises StorageUnavailableError: A directory could not be listed.
         """
-        yield from (file for file in self._below(check_file_prefix(prefix)) if not _is_prepared(file))
+        yield from (file for file in self._below(prefix) if not _is_prepared(file))
 
-    def prepared(self, prefix: str) -> Iterator[StoredFile]:
-        """Yield files in preparation below *prefix*, also of dead writers.
+    def prepared(self, prefix: str) -> Iterator[ObjectInfo]:
+        """Yield files in preparation, also of dead writers.
 
         :raises StorageUnavailableError: A directory could not be listed.
         """
-        yield from filter(_is_prepared, self._below(check_file_prefix(prefix)))
+        yield from filter(_is_prepared, self._below(prefix))
 
     def names(self, prefix: str) -> Sequence[str]:
         """Return the names directly below *prefix*, sorted.
 
         :raises StorageUnavailableError: They could not be listed.
         """
-        found = (str(status["pathSuffix"]) for status in self._statuses(check_file_prefix(prefix)))
+        found = (str(status["pathSuffix"]) for status in self._statuses(check_prefix(prefix, directory=True)))
         return sorted(name for name in found if not name.startswith(PREPARED))
 
-    def info(self, key: str) -> StoredFile | None:
+    def info(self, key: str) -> ObjectInfo | None:
         """Return the metadata of a file; ``None`` when it is missing or a directory.
 
         :raises StorageUnavailableError: It could not be read.
@@ -115,27 +119,27 @@ class HdfsFileStore:
         with self._translated(key, "read"):
             return self._web.get(self._path(key))
 
-    def read_range(self, file: StoredFile, offset: int, length: int) -> bytes:
+    def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
         """Return *length* bytes from *offset*; fewer at the end of the file.
 
         :raises ObjectMissingError: The object does not exist.
         :raises StorageUnavailableError: It could not be read, or was replaced since it was listed.
         """
-        wanted = min(length, file.size - offset)
+        wanted = min(length, item.size - offset)
         if wanted <= 0:
             return b""
         data, reason = b"", None
         try:
-            with self._translated(file.key, "read"):
-                data = self._web.get(self._path(file.key), offset, wanted)
+            with self._translated(item.key, "read"):
+                data = self._web.get(self._path(item.key), offset, wanted)
         except StorageUnavailableError as error:
             reason = error  # a file that became shorter gives the same answer
-        found = self.info(file.key)
+        found = self.info(item.key)
         if found is None:
-            raise self._missing(file.key)
-        if found != file:
+            raise self._missing(item.key)
+        if found != item:
             raise StorageUnavailableError(
-                f"file {file.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
+                f"file {item.key!r} in {self.uri} was replaced while it was read", next_step="Try again"
             )
         if reason is not None:
             raise reason
@@ -166,6 +170,25 @@ class HdfsFileStore:
         """
         self._written(key, source, "OVERWRITE", f"written from {source}")
 
+    def download(self, key: str, target: Path) -> None:
+        """Copy a file to a local one.
+
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: It could not be read, or *target* could not be written.
+        """
+        data = self.read(key)
+        with outages(f"written from file {key!r} in {self.uri}", target):
+            make_directories(target.parent)
+            replace_file(target, data)
+
+    def touch(self, key: str) -> None:
+        """Renew the time of a file by writing it again: ``SETTIMES`` would take this host's clock.
+
+        :raises ObjectMissingError: The object does not exist.
+        :raises StorageUnavailableError: The outcome is unknown.
+        """
+        self.write(key, self.read(key))
+
     def delete(self, key: str) -> None:
         """Remove a file, and the directories that it leaves empty; a missing one is not an error.
 
@@ -177,8 +200,12 @@ class HdfsFileStore:
             while gone.get("boolean") and (path := path.rpartition("/")[0]) != self._root:
                 gone = self._remove_empty(path)
 
-    def check_lasting(self) -> None:
-        """Do nothing: a file system removes no files by rules."""
+    def check_writable(self) -> None:
+        """Write, read and remove a probe.
+
+        :raises StorageUnavailableError: With the reason and the next step.
+        """
+        probe(self)
 
     def _remove_empty(self, path: str) -> Any:
         try:
@@ -215,20 +242,20 @@ class HdfsFileStore:
                 next_step="Name the name nodes' own web servers as hdfs_namenodes, not an HttpFS gateway",
             )
 
-    def _below(self, prefix: str) -> Sequence[StoredFile]:
-        """Return the files below *prefix*, level by level, in the order of their keys."""
-        found: list[StoredFile] = []
-        level = [prefix]
+    def _below(self, prefix: str) -> Sequence[ObjectInfo]:
+        """Return the files whose keys begin with *prefix*, level by level, in the order of their keys."""
+        found: list[ObjectInfo] = []
+        level = [check_prefix(prefix)[: prefix.rfind("/") + 1]]
         with ThreadPoolExecutor(_LISTERS) as pool:
             while level:
                 below = []
                 for place, statuses in zip(level, pool.map(self._statuses, level), strict=True):
                     for status in statuses:
                         key = f"{place}{status['pathSuffix']}"
-                        if status["type"] == "DIRECTORY":
-                            below.append(f"{key}/")
-                        else:
+                        if status["type"] != "DIRECTORY" and key.startswith(prefix):
                             found.append(_stored(key, status))
+                        elif status["type"] == "DIRECTORY" and f"{key}/".startswith(prefix):
+                            below.append(f"{key}/")
                 level = below
         return sorted(found, key=lambda file: file.key)
 
@@ -243,7 +270,7 @@ class HdfsFileStore:
         return [status for status in found if status["pathSuffix"]]
 
     def _path(self, key: str) -> str:
-        return f"{self._root}/{check_file_key(key)}"
+        return f"{self._root}/{check_object_key(key)}"
 
     def _missing(self, key: str) -> ObjectMissingError:
         return ObjectMissingError(f"file {key!r} is not in {self.uri}")
@@ -269,9 +296,9 @@ class _ExistsError(Exception):
     """Rename that found a file or a directory."""
 
 
-def _stored(key: str, status: Any) -> StoredFile:
-    return StoredFile(key, int(status["length"]), int(status["modificationTime"]))
+def _stored(key: str, status: Any) -> ObjectInfo:
+    return ObjectInfo(key, int(status["length"]), EPOCH + timedelta(milliseconds=int(status["modificationTime"])))
 
 
-def _is_prepared(file: StoredFile) -> bool:
+def _is_prepared(file: ObjectInfo) -> bool:
     return file.key.rpartition("/")[2].startswith(PREPARED)
