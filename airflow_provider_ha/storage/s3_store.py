@@ -42,6 +42,7 @@ from airflow_provider_ha.storage.roots import Roots, probe
 
 if TYPE_CHECKING:
     from boto3.s3.transfer import TransferConfig
+    from mypy_boto3_s3.type_defs import CompletedMultipartUploadTypeDef, CopySourceTypeDef
 
 
 WRITER = "spark-ha-writer"
@@ -210,7 +211,8 @@ class S3Store:
         """
         self._ensure_settled()
         bucket = self._bucket
-        origin, name = {"Bucket": bucket.name, "Key": bucket.key(source.key)}, bucket.key(target)
+        origin: CopySourceTypeDef = {"Bucket": bucket.name, "Key": bucket.key(source.key)}
+        name = bucket.key(target)
         with bucket.translated(source.key, f"copied to {target!r}"):
             head = bucket.head(source.key)
             if info_of(source.key, head).etag != source.etag:
@@ -271,7 +273,7 @@ class S3Store:
             upload["UploadId"] = client.create_multipart_upload(**upload)["UploadId"]
             try:
                 etag = client.upload_part(**upload, PartNumber=1, Body=b"part")["ETag"]
-                parts: dict[str, Any] = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
+                parts: CompletedMultipartUploadTypeDef = {"Parts": [{"PartNumber": 1, "ETag": etag}]}
                 client.complete_multipart_upload(**upload, MultipartUpload=parts, IfNoneMatch="*")
             except handled() as error:
                 with suppress(*handled()):
