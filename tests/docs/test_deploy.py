@@ -17,7 +17,7 @@ from airflow_provider_ha.hooks import _connection
 from airflow_provider_ha.host.engines import standalone
 from airflow_provider_ha.host.engines.local import _SPARES_DRIVERS
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.storage import hdfs_files
+from airflow_provider_ha.storage import hdfs_store
 from airflow_provider_ha.timings import Timings
 from tests.docs.blocks import blocks_of
 from tests.docs.test_code_blocks import ROOT, assert_command_exists
@@ -32,7 +32,7 @@ UNITS = {Path(name).name: text for name, text in FILES.items() if name.startswit
 SERVICES = sorted(name for name in UNITS if name.endswith(".service"))
 TIMERS = sorted(name for name in UNITS if name.endswith(".timer"))
 COMPOSE = yaml.safe_load(FILES["compose.yaml"])["services"]
-PORTS = {raw_socket._DEFAULT_PORT, _connection.DEFAULT_PORT, int(standalone.REST_PORT), hdfs_files.WEB_PORT}
+PORTS = {raw_socket._DEFAULT_PORT, _connection.DEFAULT_PORT, int(standalone.REST_PORT), hdfs_store.WEB_PORT}
 
 
 def unit(name: str) -> configparser.ConfigParser:
