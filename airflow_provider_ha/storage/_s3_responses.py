@@ -99,9 +99,10 @@ def handled() -> tuple[type[Exception], ...]:
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
-    from s3transfer.exceptions import RetriesExceededError  # noqa: PLC0415  # part of boto3, equally slow
+    from s3transfer.exceptions import RetriesExceededError, S3CopyFailedError  # noqa: PLC0415  # part of boto3, equally slow
 
-    return (BotoCoreError, Boto3Error, ClientError, ResponseParserError, RetriesExceededError, DeadlineError, OSError)
+    of_transfers = (RetriesExceededError, S3CopyFailedError)
+    return (BotoCoreError, Boto3Error, ClientError, ResponseParserError, *of_transfers, DeadlineError, OSError)
 
 
 def is_cut(error: BaseException) -> bool:
