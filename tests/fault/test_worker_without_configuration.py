@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_ha.host.supervisor.main import REFUSED
 from airflow_provider_ha.jobs.drivers.driver_home import (
     CONFIG_FILE_VARIABLE,
+    HANDLE_VARIABLE,
     HOME_OPTION,
     TICKET_VARIABLE,
     ConfigSource,
@@ -19,6 +20,7 @@ from airflow_provider_ha.jobs.drivers.driver_home import (
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import SUPERVISOR_MODULE
 from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 
 
 TICKET = Ticket(
@@ -29,6 +31,7 @@ TICKET = Ticket(
     graph=Blob(sha256="0" * 64, size=1),
     config=ConfigSource.MACHINE,
 )
+HANDLE = DriverHandle(engine="standalone")
 NOT_STARTED = "attempt 2 of run 3 of job 'orders' is not started, and ZooKeeper has no record of this"
 
 
@@ -37,7 +40,7 @@ def started(directory: Path, **variables: str) -> tuple[int, list[str]]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_HA_")}
     done = subprocess.run(
         [sys.executable, "-m", SUPERVISOR_MODULE, HOME_OPTION, str(directory / "attempt-2")],
-        env=clean | {TICKET_VARIABLE: TICKET.model_dump_json(), **variables},
+        env=clean | {TICKET_VARIABLE: TICKET.model_dump_json(), HANDLE_VARIABLE: HANDLE.model_dump_json(), **variables},
         check=False,
         capture_output=True,
         text=True,

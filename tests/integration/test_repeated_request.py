@@ -174,7 +174,7 @@ def test_ctrl_c_at_a_terminal_ends_the_wait_without_a_stack_trace(
             stderr=said,
             start_new_session=True,
         )
-    wait_until(lambda: b"asked the driver" in (tmp_path / "said").read_bytes(), timeout=60, what="the wait")
+    wait_until(lambda: b"request sent to the driver" in (tmp_path / "said").read_bytes(), timeout=60, what="the wait")
 
     os.killpg(command.pid, signal.SIGINT)
 
