@@ -1,6 +1,7 @@
 """A process that contends to recover the jobs of a cluster, for tests that kill it.
 
-Prints one JSON line per thing that happens. Its engine only writes down what it launches.
+Prints one JSON line per thing that happens. Its engine only writes down what it launches. As "settler" it does what the
+task of the DAG ``recover_jobs`` does; else it watches.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def main() -> int:
     try:
         leader.lead(timeout=None)
         say(epoch=leader.epoch)
-        leader.watch(threading.Event(), report)
+        if sys.argv[3] == "settler":
+            leader.settle(60.0, report)
+        else:
+            leader.watch(threading.Event(), report)
     except LeadershipError as error:
         say(error=type(error).__name__)
     return 3

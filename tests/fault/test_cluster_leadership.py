@@ -194,8 +194,9 @@ def test_the_recoverer_and_those_who_follow_a_job_never_both_act(
     assert launches(cluster) == Counter(JOBS)
 
 
+@pytest.mark.parametrize("kind", ["watcher", "settler"])
 def test_a_leader_whose_inspections_hang_gives_the_cluster_up(
-    cluster: Cluster, recoverer: Callable[[str], Recoverer], tmp_path: Path
+    cluster: Cluster, recoverer: Callable[[str], Recoverer], tmp_path: Path, kind: str
 ) -> None:
     """A mount that answers nothing: the process that opens the graph of a job waits without an end."""
     view = cluster.exited("flights").runs.latest()
@@ -204,7 +205,7 @@ def test_a_leader_whose_inspections_hang_gives_the_cluster_up(
     graph.unlink()
     os.mkfifo(graph)
 
-    hung = recoverer("hung")
+    hung = recoverer(kind)
 
     assert hung.process.wait(30) == HUNG
     paths = cluster.client.paths

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -36,15 +37,15 @@ PARTITIONS = 2
 OPTIONS = ProofOptions(heap="512m", deadline=600.0)
 
 
-@pytest.fixture
-def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[Job]:
-    """A job that runs ``tests/apps/stats.py``, with a savepoint of batch 9."""
+@contextmanager
+def job_of(script: str, config: HaConfig, coordinator: Coordinator, tmp_path: Path, *more: str) -> Iterator[Job]:
+    """Yield a job that runs a script of ``tests/apps``, with a savepoint of batch 9."""
     context = helpers.context(config, coordinator)
     application = JobSpec(
         job_id=context.job_id,
         request_id="made",
-        application=str(ROOT / "tests" / "apps" / "stats.py"),
-        arguments=[str(recorded_job() / "input"), str(tmp_path / "out")],
+        application=str(ROOT / "tests" / "apps" / script),
+        arguments=[str(recorded_job() / "input"), str(tmp_path / "out"), *more],
         conf={"spark.sql.session.timeZone": "UTC"},
     )
     graph = context.graphs.write_graph(upload(context, application))
@@ -52,6 +53,13 @@ def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[
         request = dataclasses.replace(led.request("s1", BATCH), graph=graph.sha256)
         led.savepoints.create(led.leadership.commit, request, LocalTree(copy_live(tmp_path / "live")))
         yield led
+
+
+@pytest.fixture
+def job(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Iterator[Job]:
+    """A job that runs ``tests/apps/stats.py``."""
+    with job_of("stats.py", config, coordinator, tmp_path) as made:
+        yield made
 
 
 def ask() -> DrillRequest:
@@ -79,6 +87,20 @@ def test_spark_goes_on_from_the_savepoint_with_the_jobs_own_application_and_with
     assert list((job.config.work_path / PROOFS).iterdir()) == []
     assert context.runs.numbers() == []
     assert DrillStore(context.store, context.keys).list() == ([done], [])
+
+
+def test_a_drill_executes_nothing_of_the_jobs_script_behind_the_start_of_its_query(
+    config: HaConfig, coordinator: Coordinator, tmp_path: Path
+) -> None:
+    """Neither ``finally`` nor ``atexit``; and the script is told that it is a rehearsal."""
+    trace = tmp_path / "trace"
+    trace.mkdir()
+    with job_of("held.py", config, coordinator, tmp_path, str(trace)) as led:
+        done = drill(helpers.context(config, coordinator, job_id=led.paths.job_id), ask())
+
+    assert (done.verdict, done.reasons) == (DrillVerdict.PASSED, ())
+    assert list(trace.iterdir()) == []
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_drill_that_is_killed_leaves_no_process_and_the_next_one_collects_its_files(

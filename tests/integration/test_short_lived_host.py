@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.host.engines.local import DEPLOY
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.submit.launch import claim, launch
 from tests.support.clusters import submit_helpers as helpers
@@ -51,3 +52,5 @@ def test_what_may_kill_the_driver_is_told_once_for_a_run(
     launch(copy, copy.runs.get(made.run).run, again)
 
     assert caplog.text.count("this is a container") == 1
+    assert f"see {DEPLOY}" in caplog.text
+    assert DEPLOY.startswith("https://")

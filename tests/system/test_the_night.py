@@ -179,6 +179,7 @@ def test_a_driver_that_is_lost_for_good_is_restored_from_its_page(
     page.wait_for_url("**/restore-runs/**")
     followed = page.url
     page.get_by_text("Its first new checkpoint is number").wait_for(timeout=PATIENT)
+    assert page.locator(".restored").get_by_text("No row is lost or written twice").is_visible()
     check_accessible(page)
     picture(page, airflow, "night-restored", 700)
     page.locator("main").get_by_role("link", name=JOB_ID, exact=True).click()

@@ -1,4 +1,7 @@
-"""Logs to its own file, and leaves a file when the interpreter ends. Arguments: input, output, log file."""
+"""Logs to its own file, and leaves a file when the interpreter ends.
+
+Arguments: input, output, log file, and any word for a query that does not end.
+"""
 
 import atexit
 import logging
@@ -8,13 +11,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 
-source, output, file = sys.argv[1:]
+source, output, file, *endless = sys.argv[1:]
 logging.basicConfig(filename=file, level=logging.DEBUG, format="MINE %(levelname)s %(message)s")
 atexit.register(Path(file + ".end").touch)
 log = logging.getLogger("app")
 log.debug("started")
 spark = SparkSession.builder.getOrCreate()
 lines = spark.readStream.text(source)
-query = lines.writeStream.queryName("lines").format("json").option("path", output).trigger(availableNow=True).start()
-query.awaitTermination()
+writer = lines.writeStream.queryName("lines").format("json").option("path", output)
+(writer if endless else writer.trigger(availableNow=True)).start().awaitTermination()
 log.info("done")

@@ -19,6 +19,7 @@ from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import broker, connector_jars
+from tests.support.spark.layered_job import HDFS_BACKED, PROVIDER
 from tests.support.spark.supervised_job import SupervisedJob
 
 
@@ -280,6 +281,24 @@ def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_ch
     assert "STATE_STORE" in reason
     assert f"--start-from checkpoint-{kept[0]}` continues with the graph of run 1" in reason
     assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
+
+
+def test_provider_and_partitions_of_the_conf_change_nothing_for_a_checkpoint_with_others(
+    unworked_job: SupervisedJob,
+) -> None:
+    """Spark takes both from the checkpoint."""
+    job = unworked_job
+    job.stream.feed(2)
+    submit(job, "counts")
+    await_batches(job, 1, 1)
+    job.conf = {PROVIDER: HDFS_BACKED, "spark.sql.shuffle.partitions": "3"}
+    job.stream.feed(1)
+
+    submit(job, "counts")
+
+    job.await_committed(2, 2)
+    (state,) = (job.working(2) or Path()).glob("rows/state/0")
+    assert [path.name for path in state.iterdir() if path.name.isdigit()] == ["0"]
 
 
 def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(unworked_job: SupervisedJob) -> None:

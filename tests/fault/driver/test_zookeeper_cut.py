@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
@@ -104,6 +106,34 @@ def test_after_a_longer_cut_the_driver_is_gone_before_its_session_and_the_next_o
     job.stream.feed(1)
     job.await_read(2)
     terminate_and_compare(job, 4)
+
+
+def test_a_cancel_that_was_asked_for_during_a_cut_ends_the_run_and_no_other_driver_is_started(
+    job: SupervisedJob, proxy: FaultProxy, zookeeper: str
+) -> None:
+    """The supervisor would restart the driver in place, which ended because of the cut."""
+    job.options = HaOptions(checkpoint_interval=0, restart_delay=0)
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+    driver, working = [process.pid for process in job.driver()], job.working(1)
+    assert working is not None
+
+    with HaClient.open(job.client.config.model_copy(update={"zookeeper": zookeeper})) as outside:
+        seen = replace(job, client=outside)
+        proxy.cut()
+        cancel = seen.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
+        wait_until(lambda: not any(map(alive, driver)), timeout=PATIENCE, what="the driver to end by itself")
+        job.stream.feed(1)
+        proxy.heal()
+
+        result = seen.await_result()
+        run = seen.job.snapshot().run
+        assert run is not None
+        assert (result.state, len(run.submissions)) == (JobState.CANCELED, 1)
+        assert seen.operation(cancel).state is OperationState.COMPLETED
+        commits = [path.stat().st_mtime for path in working.glob("*/commits/[0-9]*")]
+        assert max(commits) < result.at.timestamp()
 
 
 Gated = Callable[..., SupervisedJob]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create, Delete, SetData
@@ -19,6 +21,8 @@ from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_result, a_run, a_status, a_submission, an_exit, lead
 from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, token_of
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.supervised_job import SupervisedJob
 
 
 pytestmark = pytest.mark.airflow
@@ -139,6 +143,33 @@ def test_a_form_of_a_run_that_is_over_ends_no_other(  # noqa: PLR0917  # one of 
     form = token_of(page.get(at, headers=user).text)
     assert page.request("POST", at, headers=user, data=form).status_code == 303
     assert [each.run for each in operations.list_operations(coordinator, paths)] == [2]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_form_of_run_1_leaves_the_driver_of_run_2_at_work(
+    page: Page, manager: Any, client: HaClient, tmp_path: Path
+) -> None:
+    job, user = SupervisedJob(client, Stream(tmp_path), ("rows",)), airflow_auth.headers_of(manager, "erin", "user")
+    at = f"/jobs/{job.job_id}/actions/cancel"
+    job.stream.feed(1)
+    job.submit()
+    job.await_committed(1, 0)
+    form = token_of(page.get(at, headers=user).text)
+    job.stop("suspend")
+    job.await_result()
+    job.stream.feed(1)
+    job.submit()
+    job.await_committed(2, 1)
+
+    answer = page.request("POST", at, headers=user, data=form)
+
+    assert answer.status_code == 409
+    job.stream.feed(1)
+    job.await_read(2)
+    assert page.request("POST", at, headers=user, data=token_of(page.get(at, headers=user).text)).status_code == 303
+    assert job.await_result().state is JobState.CANCELED
 
 
 def test_a_form_that_is_sent_again_when_its_run_is_over_leads_to_what_it_has_asked_for(

@@ -91,6 +91,7 @@ def test_the_last_of_many_long_lines_is_shown(page: Page, job: ShownJob, write: 
     shown = page.get("/jobs/flights/log").text
 
     assert lines_of(shown) == written
+    assert re.search(r'<pre class="scroll log"[^>]* data-end', shown)
 
 
 def test_lines_with_an_error_are_marked(page: Page, job: ShownJob, write: Write) -> None:

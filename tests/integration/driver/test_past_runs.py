@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 
 import pytest
@@ -82,6 +83,30 @@ def test_runs_that_are_long_over_go_but_the_newest(job: Job) -> None:
 
     assert left(job) == [4, 5, 6]
     assert RemovedRunStore(job.coordinator, job.paths).read().through == 3
+
+
+def test_a_job_with_an_earlier_life_keeps_its_runs_claims_leases_and_journal(job: Job) -> None:
+    """ZooKeeper had lost its data when these runs were made: a rebuild needs what is there of those before."""
+    over(job, 1, 2, 3, 4)
+    OutputClaims(job.coordinator, job.paths, job.leadership.commit, 1).claim("file:///out/1", "rows")
+    hold(job.coordinator, job.paths, "checkpoint-3", holder="reader", seconds=0, clock=SystemClock())
+    before = a_run(5, request_id="before").model_copy(update={"created_at": NOON - timedelta(hours=1)})
+    JobJournal(job.objects, job.keys).submission(before, a_submission())
+    for info in job.objects.list(f"{job.keys.journals}submission/"):
+        os.utime(job.config.work_path / info.key, (1, 1))
+
+    def everything() -> list[list[str]]:
+        return [
+            job.coordinator.children(job.paths.runs),
+            job.coordinator.children(job.paths.cluster.outputs),
+            job.coordinator.children(f"{job.paths.base}/leases"),
+            sorted(info.key for info in job.objects.list(job.keys.journals)),
+        ]
+
+    had = everything()
+    clear(job)
+
+    assert everything() == had
 
 
 def test_a_run_that_has_just_ended_stays_beyond_the_number(job: Job) -> None:

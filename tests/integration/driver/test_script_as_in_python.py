@@ -70,6 +70,19 @@ def test_a_script_logs_as_it_sets_up_and_its_functions_for_the_end_are_called(
     assert "INFO airflow_provider_ha.driver.checkpointing.publisher: checkpoint" in managed.log(run)
 
 
+def test_the_functions_for_the_end_of_a_script_are_not_called_at_a_cancel(managed: ManagedJob, tmp_path: Path) -> None:
+    feed(tmp_path / "in", 0)
+    own = tmp_path / "own.log"
+    run = managed.submit(APPS / "own_logging.py", [str(tmp_path / "in"), str(tmp_path / "out"), str(own), "endless"])
+    process = managed.start(run)
+    managed.await_consumed(process, ("lines",), 0)
+
+    managed.ask(OperationKind.CANCEL)
+
+    assert process.wait(PATIENCE) != ExitCode.DONE, managed.log(run)
+    assert not own.with_name("own.log.end").exists()
+
+
 def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(
     managed: ManagedJob, tmp_path: Path
 ) -> None:
