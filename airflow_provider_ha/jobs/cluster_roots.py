@@ -126,7 +126,7 @@ def _has_worked(storage: ObjectStore) -> bool:
 def _mark(root: ObjectStore, marker: ClusterRoots) -> ClusterRoots:
     """Write a marker unless one exists; return the root's marker."""
     try:
-        root.create(MARKER, marker.to_bytes(), writer=new_id())
+        root.create(MARKER, marker.to_bytes())
     except ObjectExistsError:
         there = read_marker(root)
         if there is None:

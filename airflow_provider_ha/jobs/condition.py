@@ -111,7 +111,6 @@ _NO_POINTER = "run {job.newest.number} has no graph pointer: it needs no recover
 _OTHER_RUN = "its graph pointer is of run {job.graph.run}, its newest run is {job.newest.number}"
 _LOSS = "run {job.newest.number} has lost its driver, epoch {job.epoch}"
 _WAIT = "run {job.newest.number} is {job.state.value} and has no leader yet"
-_REFUSED = "attempt {job.newest.attempt} of run {job.newest.number} has started no driver: {job.refused}"
 
 _TABLE = (
     _Row(
@@ -144,7 +143,7 @@ _TABLE = (
     _Row(lambda _, loss: isinstance(loss, NeedsDecision), Action.ASK, _LOSS),
     _Row(lambda _, loss: isinstance(loss, GiveUp), Action.GIVE_UP, _LOSS, _REPAIR),
     _Row(lambda job, _: job.is_lost, Action.RECOVER, _LOSS),
-    _Row(lambda job, _: bool(job.refused), Action.WAIT, _REFUSED),
+    _Row(lambda job, _: bool(job.refused), Action.WAIT, "{job.refusal}"),
     _Row(lambda *_: True, Action.WAIT, _WAIT),
 )
 
@@ -186,7 +185,7 @@ def _problem(status: JobStatus[RunDepth], last: LastFailure | None) -> str:
         return run.result.reason
     if status.state is JobState.STALLED and status.status is not None:
         return status.status.stalled
-    refusal = _REFUSED.format(job=status) if status.refused and status.state is JobState.STARTING else ""
+    refusal = status.refusal if status.state is JobState.STARTING else ""
     failed = last is not None and (last.loops or (last.in_a_row and status.state is not JobState.RUNNING))
     parts = (refusal, last.sentence, outage_of(run)) if last is not None and failed else (refusal,)
     return ". ".join(filter(None, parts))

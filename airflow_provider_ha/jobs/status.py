@@ -201,6 +201,14 @@ class JobStatus(Generic[DepthT_co]):
         return self.run.refused if self.run is not None and self.leader is None else ""
 
     @property
+    def refusal(self) -> str:
+        """The sentence that reports *refused*; empty without a refusal."""
+        newest = self.run.newest if self.run is not None and self.refused else None
+        if newest is None or newest.started is None or self.run is None:
+            return ""
+        return newest.started.refusal(self.run.run.number, newest.submission.attempt)
+
+    @property
     def host(self) -> str:
         """Host of the leader; empty without one."""
         return self.leader.host if self.leader is not None else ""

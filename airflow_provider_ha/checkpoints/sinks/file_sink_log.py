@@ -28,7 +28,6 @@ from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT, Compacti
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import (
     CheckpointCorruptError,
     ConfigurationError,
@@ -257,7 +256,7 @@ class StoredSinkLog:
     def _keep(self, key: str, data: bytes) -> None:
         """Create the copy, unless a crashed attempt has."""
         try:
-            self._files.create(key, data, writer=new_id())
+            self._files.create(key, data)
         except ObjectExistsError:
             if self._files.read(key) != data:
                 raise

@@ -385,8 +385,7 @@ def _reason(client: HaClient, seen: JobStatus[StandingDepth], pointer: GraphPoin
         started = left = None
     if seen.is_lost:
         reason = f"run {run} has lost its driver, epoch {seen.epoch}"
-    elif started is not None and started.refused:
-        reason = f"attempt {attempt} of run {run} has started no driver: {started.refused}"
     else:
-        reason = f"attempt {attempt} of run {run} was submitted and has no leader yet"
+        refusal = started.refusal(run, attempt) if started is not None else ""
+        reason = refusal or f"attempt {attempt} of run {run} was submitted and has no leader yet"
     return f"{reason}; attempt {ended}: {how_it_ended(left)}" if left is not None else reason

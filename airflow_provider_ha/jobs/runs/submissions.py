@@ -171,6 +171,10 @@ class SubmissionStarted(Record):
     handle: DriverHandle
     refused: str = ""
 
+    def refusal(self, run: int, attempt: int) -> str:
+        """Return the sentence that reports the refusal; empty without one."""
+        return f"attempt {attempt} of run {run} has started no driver: {self.refused}" if self.refused else ""
+
 
 def file_uri(host: str, path: str) -> str:
     """Return the URI of a file on a host; empty for an empty path."""

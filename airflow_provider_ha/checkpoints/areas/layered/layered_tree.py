@@ -14,7 +14,6 @@ from threading import Lock
 from airflow_provider_ha.checkpoints.areas.layered.base_file import FILE, Base, BaseEntry, parse_base
 from airflow_provider_ha.checkpoints.spark.files import check_name
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import CheckpointCorruptError, ObjectMissingError
 from airflow_provider_ha.storage.object_store import ObjectInfo, ObjectStore
 
@@ -216,7 +215,7 @@ class LayeredTree(ObjectTree):
 
     def create(self, name: str, data: bytes) -> None:
         """Write an own file that must not exist yet."""
-        self._reader.files.create(self._key(name), data, writer=new_id())
+        self._reader.files.create(self._key(name), data)
         self._listing.forget()
 
     def upload(self, name: str, source: Path) -> None:

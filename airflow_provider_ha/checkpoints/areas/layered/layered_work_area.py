@@ -164,7 +164,7 @@ class LayeredWorkArea:
     def create(self, key: str) -> LayeredTree:
         """Create an empty directory, under a key that never existed."""
         self._require_root()
-        self._files.create(f"{check_key(key)}/{MARKER}", b"", writer=new_id())
+        self._files.create(f"{check_key(key)}/{MARKER}", b"")
         return self.tree(key)
 
     @paused_gc()
@@ -307,7 +307,7 @@ class LayeredWorkArea:
             )
 
     def _make_base(self, target: str, base: Base) -> None:
-        self._files.create(f"{target}/{FILE}", base.to_bytes(), writer=new_id())
+        self._files.create(f"{target}/{FILE}", base.to_bytes())
 
     def _names(self, query: str) -> set[str]:
         """Return the names directly in a query directory, own and inherited."""

@@ -107,7 +107,7 @@ class _OneFile:
             return
         path = self._fetched(name)
         if inner == METADATA:
-            self._target.create(name, path.read_bytes(), writer=new_id())
+            self._target.create(name, path.read_bytes())
         elif path.stat().st_size <= _WHOLE:
             self._target.write(name, path.read_bytes())
         else:
