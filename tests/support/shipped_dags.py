@@ -8,14 +8,18 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import Barrier, Lock
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_2_PLUS
 from tests.support import airflow_auth
 
 
 DAGS = Path(__file__).parents[2] / "dags"
+RESTORE, RECOVER = "disaster_recovery", "recover_jobs"
 
 
 @contextmanager
@@ -154,3 +158,42 @@ def dag_of(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.dag
+
+
+def take_away(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pages without the DAGs that bring a job back."""
+    if trouble == "paused":
+        set_paused([RESTORE, RECOVER], paused=True)
+    elif trouble == "stale":
+        set_stale([RESTORE, RECOVER], stale=True)
+    elif trouble == "unknown":
+        monkeypatch.setenv("AIRFLOW__SPARK_HA__RESTORE_DAG", "ours")
+        monkeypatch.setenv("AIRFLOW__SPARK_HA__RECOVER_DAG", "ours")
+    elif trouble == "another":
+        monkeypatch.setenv("AIRFLOW__SPARK_HA__RESTORE_DAG", RECOVER)
+
+
+def meet(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Have two requests wait for each other where neither has found the DAG run of the other one."""
+    from airflow.api.common.trigger_dag import trigger_dag
+    from airflow.models.dagrun import DagRun
+
+    from airflow_provider_ha.airflow_side.page import recovery_pages
+
+    both, one = Barrier(2), Lock()
+    ask_airflow, look = trigger_dag, DagRun.find_duplicate
+
+    def one_after_the_other(*args: Any, **kwargs: Any) -> Any:
+        both.wait(timeout=30)
+        with one:
+            return ask_airflow(*args, **kwargs)
+
+    def together(*args: Any, **kwargs: Any) -> Any:
+        found = look(*args, **kwargs)
+        both.wait(timeout=30)
+        return found
+
+    if where == "before either makes it":
+        monkeypatch.setattr(DagRun, "find_duplicate", together)
+    else:
+        monkeypatch.setattr(recovery_pages, "trigger_dag", one_after_the_other)

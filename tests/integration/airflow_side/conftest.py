@@ -14,11 +14,13 @@ from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.operators._base import SparkHaBaseOperator
 from tests.support import airflow_auth
 from tests.support.browser import browser
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import connection_json
+from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.mounted_page import Page, page_of
 
 
@@ -101,3 +103,9 @@ def application(
 @pytest.fixture
 def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
     return airflow_auth.auth_manager(monkeypatch)
+
+
+@pytest.fixture
+def engine_remembers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every client has the engine of the cluster, which only remembers launches."""
+    monkeypatch.setattr(Engines, "of", lambda config: Engines.only(cluster.engine))

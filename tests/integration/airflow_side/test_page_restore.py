@@ -10,24 +10,17 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
-from threading import Barrier, Lock
 from typing import Any
 
 import httpx
 import pytest
-from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
-from airflow.models.dagrun import DagRun
 
-from airflow_provider_ha.airflow_side.page import recovery_pages
 from airflow_provider_ha.airflow_side.page.job_data import SHOWN
 from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op
-from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
@@ -42,10 +35,10 @@ from tests.support.clusters.jobs_helpers import NOON, a_result, a_run, a_submiss
 from tests.support.clusters.lost_jobs import lose
 from tests.support.clusters.shown_cluster import ShownJob, now
 from tests.support.mounted_page import Page, served_page_of, token_of
+from tests.support.shipped_dags import RECOVER, RESTORE
 
 
-pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300)]
-RESTORE, RECOVER = "disaster_recovery", "recover_jobs"
+pytestmark = [pytest.mark.airflow, pytest.mark.timeout(300), pytest.mark.usefixtures("engine_remembers")]
 
 
 class NoTriggers(SimpleAuthManager):
@@ -83,16 +76,6 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
 def erin(manager: Any) -> dict[str, str]:
     """An editor."""
     return airflow_auth.headers_of(manager, "erin", "user")
-
-
-@pytest.fixture
-def cluster(
-    config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Cluster:
-    """The cluster of the page, with the engine that only remembers."""
-    made = Cluster(config, coordinator, tmp_path)
-    monkeypatch.setattr(Engines, "of", lambda config: Engines.only(made.engine))
-    return made
 
 
 @pytest.fixture
@@ -236,18 +219,6 @@ def test_a_choice_that_does_not_exist_is_a_page_that_says_so(
     assert lost.job_id == "flights"
 
 
-def take_away(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if trouble == "paused":
-        shipped_dags.set_paused([RESTORE, RECOVER], paused=True)
-    elif trouble == "stale":
-        shipped_dags.set_stale([RESTORE, RECOVER], stale=True)
-    elif trouble == "unknown":
-        monkeypatch.setenv("AIRFLOW__SPARK_HA__RESTORE_DAG", "ours")
-        monkeypatch.setenv("AIRFLOW__SPARK_HA__RECOVER_DAG", "ours")
-    elif trouble == "another":
-        monkeypatch.setenv("AIRFLOW__SPARK_HA__RESTORE_DAG", RECOVER)
-
-
 REFUSALS = [
     ("restore", "paused", "DAG disaster_recovery is paused", "airflow dags unpause disaster_recovery"),
     ("restore", "stale", "Airflow has no DAG disaster_recovery", "spark-ha examples DIR"),
@@ -270,7 +241,7 @@ def test_without_its_dag_a_page_names_reason_and_command_and_asks_for_nothing(  
     step: str,
 ) -> None:
     form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
-    take_away(trouble, monkeypatch)
+    shipped_dags.take_away(trouble, monkeypatch)
 
     shown = page.get(f"/jobs/flights/{way}", headers=erin).text
     answer = page.request("POST", f"/jobs/flights/{way}", headers=erin, data=form)
@@ -418,7 +389,7 @@ def test_two_posts_of_one_form_at_once_make_one_dag_run(  # noqa: PLR0917  # two
     met: str,
 ) -> None:
     form = token_of(page.get(f"/jobs/flights/{way}", headers=erin).text)
-    meet(monkeypatch, met)
+    shipped_dags.meet(monkeypatch, met)
 
     with served_page_of(config) as url, ThreadPoolExecutor(2) as threads:
         sent = [threads.submit(httpx.post, f"{url}/jobs/flights/{way}", headers=erin, data=form) for _ in range(2)]
@@ -430,27 +401,6 @@ def test_two_posts_of_one_form_at_once_make_one_dag_run(  # noqa: PLR0917  # two
     shown = page.get(f"/jobs/flights/{answers[1].headers['location']}", headers=erin)
     assert "The DAG run is queued." in shown.text
     assert lost.runs.numbers() == [1]
-
-
-def meet(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Have two requests wait for each other where neither has found the DAG run of the other one."""
-    both, one = Barrier(2), Lock()
-    ask_airflow, look = trigger_dag, DagRun.find_duplicate
-
-    def one_after_the_other(*args: Any, **kwargs: Any) -> Any:
-        both.wait(timeout=30)
-        with one:
-            return ask_airflow(*args, **kwargs)
-
-    def together(*args: Any, **kwargs: Any) -> Any:
-        found = look(*args, **kwargs)
-        both.wait(timeout=30)
-        return found
-
-    if where == "before either makes it":
-        monkeypatch.setattr(DagRun, "find_duplicate", together)
-    else:
-        monkeypatch.setattr(recovery_pages, "trigger_dag", one_after_the_other)
 
 
 def test_a_second_press_after_the_recovery_finds_the_first(

@@ -14,12 +14,9 @@ import pytest
 from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_3_PLUS
 from airflow_provider_ha.airflow_side.notifications import compose
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op
-from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo, read_cluster_leader
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
@@ -35,19 +32,9 @@ from tests.support.clusters.jobs_helpers import MISTAKE, a_result
 from tests.support.specs import changed
 
 
-pytestmark = pytest.mark.usefixtures("airflow_connection")
+pytestmark = pytest.mark.usefixtures("airflow_connection", "engine_remembers")
 
 NEVER = 600.0
-
-
-@pytest.fixture
-def cluster(
-    config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Cluster:
-    """The cluster of the connection; a client of it has the engine that only remembers."""
-    made = Cluster(config, coordinator, tmp_path)
-    monkeypatch.setattr(Engines, "of", lambda config: Engines.only(made.engine))
-    return made
 
 
 def trigger(**kwargs: Any) -> SparkHaClusterTrigger:
