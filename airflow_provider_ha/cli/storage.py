@@ -16,13 +16,12 @@ from airflow_provider_ha.api.documents.stores import (
     job_collection_view,
 )
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.areas.open_work_area import open_files
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import delete_orphans, find_orphans
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.session import AsJson, DryRun, Yes, cluster, confirm, help_examples
 from airflow_provider_ha.errors import ConfigurationError, HaError, UnknownJobError
-from airflow_provider_ha.jobs.removal.cleanup import collect_job, prune_job
+from airflow_provider_ha.jobs.removal.cleanup import collect_job, needs_collection, prune_job
 
 
 _SHOWN = 20  # blobs in a table; --json has all
@@ -98,9 +97,7 @@ def _clean(client: HaClient, names: list[str], *, dry_run: bool) -> StorageClean
         retained_days=kept.days,
         dry_run=dry_run,
         jobs=tuple(_records(client, name, dry_run=dry_run) for name in names),
-        files=tuple(
-            _files(client, name, dry_run=dry_run) for name in (names if open_files(client.config) is not None else ())
-        ),
+        files=tuple(_files(client, name, dry_run=dry_run) for name in names if needs_collection(client.context(name))),
         blobs=_blobs(client, dry_run=dry_run),
     )
 

@@ -186,6 +186,11 @@ def collect_job(job: JobContext, *, dry_run: bool, progress: CollectionProgress 
     return found
 
 
+def needs_collection(job: JobContext) -> bool:
+    """Return whether the working directories of a job need a collector: they share files by copies, not by links."""
+    return open_files(job.config) is not None
+
+
 def require_files(job: JobContext) -> ObjectStore:
     """Return the files below the work root.
 
