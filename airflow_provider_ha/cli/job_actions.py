@@ -19,7 +19,7 @@ from airflow_provider_ha.api.documents.submission import (
 )
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.argument_secrets import secret_names
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit
 from airflow_provider_ha.cli.job_requests import (

@@ -10,16 +10,9 @@ import typer
 
 from airflow_provider_ha.api.documents.restore_plan import plan_view
 from airflow_provider_ha.api.documents.submission import SubmittedRunView
-from airflow_provider_ha.checkpoints.model import (
-    Candidate,
-    QueryPlan,
-    QuerySink,
-    RestorePlan,
-    SinkKind,
-    SourceInput,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import Candidate, QueryPlan, RestorePlan, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
 from airflow_provider_ha.checkpoints.sinks.sink_registry import name_by_sink, sink_named
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import Partition, PartitionOffsets, held_offsets

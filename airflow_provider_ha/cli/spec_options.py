@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.spark.places import is_hdfs, is_s3, output_place
 from airflow_provider_ha.cli.console import option_word
 from airflow_provider_ha.cli.job_requests import operation_id

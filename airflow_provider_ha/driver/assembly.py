@@ -38,11 +38,12 @@ from airflow_provider_ha.driver.members.driver_session import PROCESS, DriverSes
 from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAttempts
 from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.patches import Patches
 from airflow_provider_ha.driver.queries.query_fit import PreviousGraph
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
-from airflow_provider_ha.driver.queries.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.queries.query_start import QueryStarter
 from airflow_provider_ha.driver.queries.resting_queries import expected_queries, undo_drains
 from airflow_provider_ha.driver.queries.script_paths import OwnLocations
 from airflow_provider_ha.driver.queries.stall_watch import StallWatch

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.checkpoints import model as checkpoint_records
+from airflow_provider_ha.checkpoints import plan_model
 from airflow_provider_ha.coordination.coordinator import Coordinator, Node
 from airflow_provider_ha.coordination.reader_leases import LeaseRecord
 from airflow_provider_ha.errors import RecordCorruptError
@@ -160,5 +161,5 @@ def _records_of(*modules: Any) -> dict[str, type[Record]]:
 
 
 RECORDS: dict[str, type[Record]] = _records_of(
-    job_graph, job_records, checkpoint_records, removal_records, move_records, watchers, removal_records, watchers
+    job_graph, job_records, checkpoint_records, plan_model, removal_records, move_records, watchers
 )

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, QuerySink, RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, QuerySink
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.plan_execution import read_plan
 from airflow_provider_ha.checkpoints.sources.source_registry import DatasetName, read_by, written_by
 from airflow_provider_ha.errors import HaError, ObjectMissingError, RecordCorruptError

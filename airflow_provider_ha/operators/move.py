@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ha.airflow_side.openlineage import LineageMixin, lineage_conf
 from airflow_provider_ha.api.documents.operation import MoveView, StopResultView
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.jobs.move.move_records import MoveRequest

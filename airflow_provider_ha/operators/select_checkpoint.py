@@ -13,7 +13,7 @@ from airflow_provider_ha.operators._parameters import check_given, flag, one_of
 
 
 if TYPE_CHECKING:
-    from airflow_provider_ha.checkpoints.model import Candidate
+    from airflow_provider_ha.checkpoints.plan_model import Candidate
     from airflow_provider_ha.checkpoints.verify.verification import Depth
 
 

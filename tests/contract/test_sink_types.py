@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import (
     ExternalQueries,
     QueryFacts,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSinks
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import log_files
 from airflow_provider_ha.checkpoints.sinks.sink_registry import SINK_TYPES, sink_connector, type_of

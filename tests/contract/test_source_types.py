@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import QueryFacts, RestoreCase, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource

@@ -98,14 +98,8 @@ from airflow_provider_ha.api.documents.verification import (
     VerificationView,
 )
 from airflow_provider_ha.api.documents.view import CopiedFilesView, ErrorDocument, UnreadableView, View
-from airflow_provider_ha.checkpoints.model import (
-    Checkpoint,
-    CheckpointPointer,
-    QueryPlan,
-    RestorePlan,
-    Savepoint,
-    SavepointPointer,
-)
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, Savepoint, SavepointPointer
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import UnreadableReference
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof

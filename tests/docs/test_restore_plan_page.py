@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from airflow_provider_ha.checkpoints.model import (
-    GivenBatches,
-    KafkaPartition,
-    PlanFinding,
-    QueryPlan,
-    QuerySink,
-    SourceInput,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink
+from airflow_provider_ha.checkpoints.plan_model import KafkaPartition, PlanFinding, QueryPlan, SourceInput, Verdict
 from tests.docs.source_table import PAGE, TESTS, page
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
 from airflow_provider_ha.checkpoints.areas.working_records import readable
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore import directory_plan as adopting
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog

@@ -10,18 +10,9 @@ from typing import NoReturn
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    Checkpoint,
-    Claim,
-    QueryPlan,
-    QuerySink,
-    RestorePlan,
-    SavepointPointer,
-    SinkKind,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, Claim, QuerySink, SavepointPointer, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.select import select
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import take_census

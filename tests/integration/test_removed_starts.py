@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.errors import CheckpointMissingError
 from airflow_provider_ha.jobs.job_context import JobContext

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, write_started
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.errors import RestoreRefusedError

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.coordination.coordinator import Create
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.drain import drain_key
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.coordination.coordinator import Create, SetData

@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import (
-    PlanFinding,
-    QueryCut,
-    QuerySink,
-    QuerySources,
-    RestorePlan,
-    SinkKind,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, QuerySources, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import PlanFinding, RestorePlan, Verdict
 from airflow_provider_ha.errors import ConfigurationError, RecordCorruptError, RestoreRefusedError, RestoreUnknownError
 from airflow_provider_ha.jobs.graph_store import differences
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target

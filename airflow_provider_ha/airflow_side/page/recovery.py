@@ -19,7 +19,7 @@ from typing import Any
 
 from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, SavepointListView
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_registry import what_comes_again
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest

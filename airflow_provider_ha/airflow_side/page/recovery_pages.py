@@ -70,7 +70,7 @@ from airflow_provider_ha.api.documents.checkpoints import (
 )
 from airflow_provider_ha.api.documents.history import history_view
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ConfigurationError, HaError, JobStateError
 from airflow_provider_ha.jobs.run_history import read_history

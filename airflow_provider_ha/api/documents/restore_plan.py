@@ -9,17 +9,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_ha.api.documents.view import ErrorView, View, error_view
-from airflow_provider_ha.checkpoints.model import (
+from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink
+from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import (
     Candidate,
-    GivenBatches,
     PlanFinding,
     QueryPlan,
-    QuerySink,
     RestorePlan,
     SourceInput,
     Verdict,
 )
-from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.checkpoints.sinks.sink_registry import name_by_sink
 from airflow_provider_ha.errors import HaError
 

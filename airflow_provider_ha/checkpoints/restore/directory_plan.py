@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from airflow_provider_ha.checkpoints.areas.working_records import readable
-from airflow_provider_ha.checkpoints.model import Candidate, QueryCut, QuerySink, RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import Candidate, RestorePlan
 from airflow_provider_ha.checkpoints.restore.facts import AskKafka, ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource

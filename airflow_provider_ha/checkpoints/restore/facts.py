@@ -15,8 +15,9 @@ from datetime import datetime
 
 from airflow_provider_ha.checkpoints.areas.drain import DrainOutput, UnfinishedDrain
 from airflow_provider_ha.checkpoints.areas.pins import sink_directory
-from airflow_provider_ha.checkpoints.model import BatchEntry, Candidate, Checkpoint, GivenBatches, QueryCut, QuerySink
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, GivenBatches, QueryCut, QuerySink
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import Candidate
 from airflow_provider_ha.checkpoints.restore.query_records import LastDirectory, QueryRecords, RunStarts, read_records
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, type_of

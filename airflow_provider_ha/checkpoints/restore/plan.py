@@ -11,17 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_ha.checkpoints.areas.drain import is_drained
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    PlanFinding,
-    QueryPlan,
-    QuerySources,
-    RestorePlan,
-    SinkKind,
-    SourceInput,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import PlanFinding, QueryPlan, RestorePlan, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalState, QueryFacts, RestoreFacts
 from airflow_provider_ha.checkpoints.restore.query_records import following
 from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT

@@ -21,8 +21,9 @@ from typing import Literal
 
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.areas.working_records import write_sources
-from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan
+from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.ownership import Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import METADATA, Progress, progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess

@@ -11,14 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
-from airflow_provider_ha.checkpoints.model import (
-    Candidate,
-    Checkpoint,
-    CheckpointPointer,
-    QueryCut,
-    Savepoint,
-    SavepointPointer,
-)
+from airflow_provider_ha.checkpoints.model import Checkpoint, CheckpointPointer, QueryCut, Savepoint, SavepointPointer
+from airflow_provider_ha.checkpoints.plan_model import Candidate
 from airflow_provider_ha.checkpoints.restore.restore_point import (
     CHECKPOINT,
     LATEST,

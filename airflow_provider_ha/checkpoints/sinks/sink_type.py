@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from airflow_provider_ha.checkpoints.model import PlanFinding, QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import PlanFinding, Verdict
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError

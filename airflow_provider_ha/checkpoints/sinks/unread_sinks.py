@@ -17,7 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import (
     BY_KEY,
     OWN_OUTPUT,

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import SourceInput, Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.source_type import SourceReading, SourceType
 from airflow_provider_ha.checkpoints.spark.object_tree import SCHEMES, each

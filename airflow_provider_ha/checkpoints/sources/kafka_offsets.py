@@ -26,7 +26,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
-from airflow_provider_ha.checkpoints.model import KafkaPartition
+from airflow_provider_ha.checkpoints.plan_model import KafkaPartition
 from airflow_provider_ha.errors import ConfigurationError, RestoreUnknownError
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SourceInput
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink
+from airflow_provider_ha.checkpoints.plan_model import SourceInput
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import FileSource, input_files
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import parse_kafka_offset

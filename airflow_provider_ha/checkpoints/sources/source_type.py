@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from airflow_provider_ha.checkpoints.model import KafkaPartition, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.plan_model import KafkaPartition, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import (
     Partition,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from airflow_provider_ha.checkpoints.model import SourceInput, Verdict
+from airflow_provider_ha.checkpoints.plan_model import SourceInput, Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog, IcebergMetadata
 from airflow_provider_ha.checkpoints.sources.source_type import SourceReading, SourceType, TableHistory

@@ -21,8 +21,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, RestorePlan, SavepointPointer
+from airflow_provider_ha.checkpoints.model import CheckpointPointer, Claim, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.spark.atomic import hidden_checksum
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, METADATA, OFFSETS, SOURCES, STATE, progress
 from airflow_provider_ha.checkpoints.spark.files import names

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, read_started, readable
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, ExternalState, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import judge_sources
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from airflow_provider_ha.checkpoints.areas.pins import sink_directory
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, sink_log
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree

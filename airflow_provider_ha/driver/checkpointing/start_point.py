@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.areas.working_records import (
     read_started,
     write_started,
 )
-from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery, prepare_restore, read_plan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS

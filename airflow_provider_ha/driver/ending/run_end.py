@@ -41,11 +41,11 @@ from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.members.driver_session import DriverSession
 from airflow_provider_ha.driver.members.housekeeping import Housekeeping
 from airflow_provider_ha.driver.members.run_writer import JobWriter
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.patches import Patches
 from airflow_provider_ha.driver.queries.query_fit import PreviousGraph, misfit_of_run
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
-from airflow_provider_ha.driver.queries.query_start import WriterCalls
 from airflow_provider_ha.driver.queries.script_paths import from_missing_file
 from airflow_provider_ha.driver.queries.stall_watch import StallWatch
 from airflow_provider_ha.driver.script import Lifecycle, Script

@@ -28,9 +28,9 @@ from airflow_provider_ha.driver.checkpointing.publisher import Publisher
 from airflow_provider_ha.driver.context import FencedFunction
 from airflow_provider_ha.driver.jvm.component import Component
 from airflow_provider_ha.driver.members.run_writer import JobWriter
+from airflow_provider_ha.driver.queries.checked_writer import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.queries.query_naming import name_query
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
-from airflow_provider_ha.driver.queries.query_start import NOOP, WriterCalls, check_writer
 from airflow_provider_ha.driver.queries.query_stop import stop_aside, stop_together
 from airflow_provider_ha.driver.queries.resting_queries import EndedQuery, RestingQuery, described
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, begins_anew, notes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers, progress
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_ha.checkpoints.model import SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of_format
 from airflow_provider_ha.checkpoints.sinks.sink_type import Conf
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import DEBUG_FORMATS

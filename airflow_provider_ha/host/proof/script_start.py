@@ -30,10 +30,10 @@ from airflow_provider_ha.checkpoints.verify.proof_protocol import ProofEvent, Pr
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver import context
 from airflow_provider_ha.driver.queries.catalog_tables import location_of
+from airflow_provider_ha.driver.queries.checked_writer import NOOP, WriterCalls
 from airflow_provider_ha.driver.queries.patches import Patches
 from airflow_provider_ha.driver.queries.query_naming import name_query
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
-from airflow_provider_ha.driver.queries.query_start import NOOP, WriterCalls
 from airflow_provider_ha.driver.queries.resting_queries import EndedQuery
 from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes
 from airflow_provider_ha.driver.script import Lifecycle, Script

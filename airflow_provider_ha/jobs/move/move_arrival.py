@@ -10,8 +10,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import RestorePlan
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess, is_local, is_s3, local_path
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import StoredSavepoint

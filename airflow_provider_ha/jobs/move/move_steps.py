@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from airflow_provider_ha.checkpoints.areas.pins import closure_of
-from airflow_provider_ha.checkpoints.model import RestorePlan
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_lookup import stored_savepoint
 from airflow_provider_ha.clock import new_id

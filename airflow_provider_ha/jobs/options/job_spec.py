@@ -14,8 +14,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass
 
-from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE, ENTRIES
 from airflow_provider_ha.jobs.drivers.spark_release import check_possible

@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.pins import refuse_reserved
-from airflow_provider_ha.checkpoints.model import RestorePlan, SavepointPointer
+from airflow_provider_ha.checkpoints.model import SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.directory_plan import DirectoryCut, look
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore

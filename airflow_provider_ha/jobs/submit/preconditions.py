@@ -17,7 +17,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.working_records import read_started
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_registry import type_of
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, queries
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Op

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_ha.checkpoints.areas.work_area import costs
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.host.engines.engine import Engine

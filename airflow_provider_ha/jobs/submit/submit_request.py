@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, refuse_others
 from airflow_provider_ha.jobs.model import StartPoint

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Claim, RestorePlan, SavepointPointer, Verdict
+from airflow_provider_ha.checkpoints.model import Claim, SavepointPointer
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRetention
 from airflow_provider_ha.coordination.reader_leases import hold
 from airflow_provider_ha.errors import LeadershipError

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.model import Fallback
 from airflow_provider_ha.jobs.options.job_options import HaOptions

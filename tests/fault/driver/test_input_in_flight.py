@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest

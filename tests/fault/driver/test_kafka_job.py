@@ -12,7 +12,8 @@ import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.areas.working_records import read_started
-from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySources
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import topic_ids
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.model import JobState

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.model import QuerySources, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySources
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog, IcebergMetadata
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.clock import new_id

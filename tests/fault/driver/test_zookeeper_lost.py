@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError, StorageUnavailableError

@@ -17,7 +17,7 @@ import pytest
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 from airflow_provider_ha.airflow_side.page.job_data import SHOWN
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Create, SetData
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import judge_files, look_for, measure
 from airflow_provider_ha.checkpoints.sources.table_source import DeltaSource

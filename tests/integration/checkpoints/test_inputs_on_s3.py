@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.sources.input_files import MissingInputFiles, look_for, measure
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.jobs.job_context import JobContext

@@ -10,7 +10,8 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.drain import drain_key, write_drain_entry
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
 from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
-from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery, prepare_restore

@@ -12,7 +12,8 @@ from airflow_provider_ha.checkpoints.areas.drain import drain_key, write_drain_e
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fence_directory, fork
 from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.areas.working_records import read_entry
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_restore

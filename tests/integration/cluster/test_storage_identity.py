@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, SetData
 from airflow_provider_ha.coordination.paths import ClusterPaths

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import BatchEntry, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries
 from airflow_provider_ha.checkpoints.sinks.file_sink import FileSink
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG, FileSinkLog

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import CheckpointKind, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import CheckpointKind, SinkKind
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig

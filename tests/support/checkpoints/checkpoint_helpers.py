@@ -10,14 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    Checkpoint,
-    CheckpointKind,
-    QueryCut,
-    QuerySink,
-    SinkKind,
-)
+from airflow_provider_ha.checkpoints.model import BatchEntry, Checkpoint, CheckpointKind, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointRequest, SavepointStore

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import Conf, QueryMemory, RestoreFindings, SinkCase, SinkType
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.errors import ConfigurationError

@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea
-from airflow_provider_ha.checkpoints.model import RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.model import SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind

@@ -8,15 +8,17 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from airflow_provider_ha.checkpoints.model import (
-    Candidate,
     CheckpointKind,
     CheckpointPointer,
-    PlanFinding,
-    QueryPlan,
     QuerySink,
-    RestorePlan,
     SavepointPointer,
     SinkKind,
+)
+from airflow_provider_ha.checkpoints.plan_model import (
+    Candidate,
+    PlanFinding,
+    QueryPlan,
+    RestorePlan,
     SourceInput,
     Verdict,
 )

@@ -8,15 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
-from airflow_provider_ha.driver.queries.query_start import QueryStarter, WriterCalls
+from airflow_provider_ha.driver.queries.query_start import QueryStarter
 from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.script import Lifecycle
 from tests.support.checkpoints.writer_helpers import writer_of

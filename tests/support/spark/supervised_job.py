@@ -17,7 +17,7 @@ import psutil
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
-from airflow_provider_ha.checkpoints.model import Verdict
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets

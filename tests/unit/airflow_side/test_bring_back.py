@@ -23,7 +23,8 @@ from airflow_provider_ha.airflow_side.page.recovery import (
 )
 from airflow_provider_ha.api.documents.checkpoints import CheckpointListView, CheckpointRow
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
-from airflow_provider_ha.checkpoints.model import CheckpointKind, Verdict
+from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import HaError, JobStateError, NotConnectedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.recovery.lost_runs import SUPERVISOR_SECONDS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import Verdict
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, OutputMode
 from airflow_provider_ha.jobs.options.declaration import read

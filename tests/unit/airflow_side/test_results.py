@@ -10,16 +10,8 @@ import pytest
 
 from airflow_provider_ha.api.documents.restore_plan import plan_figures, selection_view
 from airflow_provider_ha.api.documents.verdict import SHOWN_FINDINGS, directory_verdict
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    Candidate,
-    QueryCut,
-    QueryPlan,
-    QuerySink,
-    RestorePlan,
-    SinkKind,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Candidate, QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource, Selection
 from airflow_provider_ha.checkpoints.verify.codes import Code
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof, ProofOutcome, StepResult

@@ -21,7 +21,8 @@ from airflow_provider_ha.airflow_side.page.charts import (
 from airflow_provider_ha.api.documents.checkpoints import CheckpointRow, SavepointRow
 from airflow_provider_ha.api.documents.history import EpochView, HistoryView, RunHistoryView
 from airflow_provider_ha.api.documents.restore_plan import PlanView, plan_view
-from airflow_provider_ha.checkpoints.model import Candidate, CheckpointKind, RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.model import CheckpointKind
+from airflow_provider_ha.checkpoints.plan_model import Candidate, RestorePlan, Verdict
 from airflow_provider_ha.jobs.model import StartKind
 from airflow_provider_ha.jobs.progress_history import ProgressPoint
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalState, QueryFacts
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchRecord
 from airflow_provider_ha.jobs.model import DrainedQuery

@@ -9,16 +9,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.checkpoints.areas.working_records import readable
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    QueryCut,
-    QuerySink,
-    QuerySources,
-    RestorePlan,
-    SinkKind,
-    Verdict,
-)
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, RestoreCase, gather_facts
 from airflow_provider_ha.checkpoints.restore.plan import RestoreChoices, plan_restore
 from airflow_provider_ha.checkpoints.restore.select import RestoreSource

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

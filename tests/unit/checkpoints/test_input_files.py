@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.restore.query_records import merge
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.input_files import (

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, SourceInput, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry
+from airflow_provider_ha.checkpoints.plan_model import SourceInput, Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import PartitionOffsets
 from airflow_provider_ha.checkpoints.sources.source_registry import inputs_of, judge_inputs, kafka_topics

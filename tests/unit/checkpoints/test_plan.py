@@ -11,8 +11,9 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.drain import write_drain_entry
 from airflow_provider_ha.checkpoints.areas.working_records import readable
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.facts import (
     ExternalState,
     QueryFacts,

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_ha
-from airflow_provider_ha.checkpoints.model import QueryPlan, RestorePlan
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent

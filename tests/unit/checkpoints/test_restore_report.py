@@ -7,15 +7,12 @@ from datetime import datetime, timezone
 import pytest
 
 from airflow_provider_ha.api.documents.restore_plan import plan_view
-from airflow_provider_ha.checkpoints.model import (
-    BatchEntry,
-    GivenBatches,
+from airflow_provider_ha.checkpoints.model import BatchEntry, GivenBatches, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import (
     KafkaPartition,
     PlanFinding,
     QueryPlan,
-    QuerySink,
     RestorePlan,
-    SinkKind,
     SourceInput,
     Verdict,
 )

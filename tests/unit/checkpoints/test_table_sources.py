@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QueryCut, QuerySink, QuerySources, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.restore.facts import ExternalQueries, look_at_sources
 from airflow_provider_ha.checkpoints.restore.plan import judge_sources
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings

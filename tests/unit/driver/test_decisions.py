@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.driver.checkpointing.start_point import check_facts

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.model import GivenBatches, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import FOREACH_BATCH, ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.context import DriverContext
 from airflow_provider_ha.driver.ending.stop_job import NonEmptyBatchFunction
-from airflow_provider_ha.driver.queries.query_start import check_writer
+from airflow_provider_ha.driver.queries.checked_writer import check_writer
 from airflow_provider_ha.driver.queries.writer_notes import notes
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import RestoreRefusedError

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, RestorePlan, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.sinks import sink_registry
 from airflow_provider_ha.checkpoints.sinks.table_sinks import DeltaLog
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

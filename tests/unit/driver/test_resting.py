@@ -10,7 +10,8 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, StartedQueryRecord
-from airflow_provider_ha.checkpoints.model import BatchEntry, QueryPlan, QuerySink, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.files import read
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree

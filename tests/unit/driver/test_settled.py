@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.query_registry import SETTLE_SECONDS, QueryRegistry, StartedQuery
-from airflow_provider_ha.driver.queries.query_start import WriterCalls
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.model import OperationKind

@@ -9,8 +9,9 @@ import pytest
 
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, StartedQueryRecord
-from airflow_provider_ha.checkpoints.model import QueryPlan, QuerySink, QuerySources, RestorePlan, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, QuerySources, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint
+from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress, fence_at, progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.coordination.paths import ClusterPaths

@@ -12,8 +12,8 @@ from airflow_provider_ha.checkpoints.model import QuerySources
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, type_of_format
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.driver.queries.catalog_tables import full_name, table_directory, write_to_table
+from airflow_provider_ha.driver.queries.checked_writer import check_writer
 from airflow_provider_ha.driver.queries.query_naming import name_query
-from airflow_provider_ha.driver.queries.query_start import check_writer
 from airflow_provider_ha.driver.queries.script_reads_and_writes import sources_of
 from airflow_provider_ha.driver.queries.writer_notes import WriterNotes, notes, refuse_unfenced
 from airflow_provider_ha.errors import ApplicationRefusedError

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind, Verdict
+from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.checkpoints.sinks.sink_type import RestoreFindings, SinkCase, SinkState
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import OtherSink
-from airflow_provider_ha.driver.queries.query_start import check_writer
+from airflow_provider_ha.driver.queries.checked_writer import check_writer
 from airflow_provider_ha.driver.queries.resting_queries import described
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, UnplannedRules, notes
 from airflow_provider_ha.errors import ApplicationRefusedError
