@@ -171,7 +171,7 @@ def test_help_has_examples() -> None:
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.airflow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_tutorial_works_word_for_word(tmp_path: Path) -> None:
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for block in blocks_of(ROOT / "docs" / "tutorial.md"):

@@ -143,7 +143,7 @@ def look_for(entries: Iterable[BatchEntry], reach: StorageAccess | None = None) 
     """
     reach = reach or StorageAccess()
     recorded = {entry.batch: tuple(input_files(entry)) for entry in entries}
-    every = sorted({file for files in recorded.values() for file in files})
+    every = list(dict.fromkeys(file for files in recorded.values() for file in files))
     changed: dict[InputFile, InputFileStatus | None] = {}
     asked, failed = LOCAL, None
     ways: tuple[tuple[frozenset[str], Callable[[list[InputFile]], Iterable[InputFileStatus | None]]], ...] = (

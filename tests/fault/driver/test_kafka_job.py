@@ -126,6 +126,34 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
     assert job.await_result().state is JobState.FINISHED
 
 
+@pytest.mark.parametrize(("partitions", "rows"), [(1, 5), (2, 30)], ids=["lower-offsets", "fewer-partitions"])
+def test_a_recreated_topic_that_is_shorter_or_narrower_is_a_decision_and_no_loop(
+    gated: Callable[..., SupervisedJob], kafka: Kafka, partitions: int, rows: int
+) -> None:
+    """Spark would fail at every attempt: the offsets of the checkpoint do not exist."""
+    job, topic = gated("numbers"), kafka.new_topic(partitions)
+    for partition in range(partitions):
+        kafka.add(topic, 10, partition)
+    job.conf = {"spark.jars": connector_jars()}
+    output = job.stream.root / "numbers"
+    job.submit_script(APPS / "kafka_gated.py", [kafka.servers, topic, str(output), str(job.gates)])
+    job.await_committed(1, partitions - 1)
+    had = topic_ids(kafka.servers, [topic])
+    wait_until(lambda: noted(job) == had, timeout=PATIENCE, what="the id of the topic")
+
+    job.kill()
+    kafka.delete_topic(topic)
+    kafka.make_topic(topic)
+    kafka.add(topic, rows)
+    job.recover()
+
+    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
+    run = job.job.snapshot().run
+    assert run is not None
+    assert f"topic {topic} was recreated" in decision(job)
+    assert len(run.submissions) == 1, "no attempt is spent on offsets that do not exist"
+
+
 def noted(job: SupervisedJob) -> dict[str, str]:
     """Return the ids of topics that the first working directory has."""
     tree = job.tree(1)

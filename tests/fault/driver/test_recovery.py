@@ -90,12 +90,6 @@ def start_and_kill_in_the_window(gated: Gated) -> SupervisedJob:
     return job
 
 
-def test_a_host_killed_between_sink_log_and_commit_leaves_an_exact_output(gated: Gated) -> None:
-    job = start_and_kill_in_the_window(gated)
-
-    terminate_and_compare(job, 4)
-
-
 @pytest.mark.long
 def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
     """A host between sink log and commit, then Python and JVM alone in the middle of a batch, recovered in place.
@@ -160,32 +154,6 @@ def test_two_kills_during_recovery_leave_a_third_start_that_is_exact(gated: Gate
     job.await_committed(4, 3)
 
     terminate_and_compare(job, 4)
-
-
-@pytest.mark.long
-def test_stop_that_was_being_drained_when_the_driver_died_is_done_by_the_next_epoch(gated: Gated) -> None:
-    """The drain's batch is in the sink, but its plan is in no checkpoint: kept there it ended the query for good."""
-    job = gated()
-    job.stream.feed(2)
-    job.submit()
-    job.await_committed(1, 1)
-    job.close_gate("script")
-    stop = job.stop("terminate")
-    job.await_held("script")  # the windows are drained, the second run of the script has not ended
-    drained = job.progress(1).planned + 1
-    job.await_sink(drained)
-    job.kill()
-    assert job.operation(stop).state is OperationState.RUNNING
-    job.open_gate("script")
-    job.recover()
-
-    result = job.await_result()
-
-    assert result.state is JobState.FINISHED, job.log(newest_only=True)
-    assert (job.operation(stop).state, job.operation(stop).epoch) == (OperationState.COMPLETED, 2)
-    assert f"batch {drained} of an unfinished drain was set aside" in job.log(newest_only=True)
-    assert result.drained["windows"].batch == drained
-    compare(job, 2)
 
 
 @pytest.mark.long

@@ -114,74 +114,8 @@ def nodes(coordinator: Coordinator, path: str) -> Iterator[tuple[str, bytes, int
         yield from nodes(coordinator, child)
 
 
-def test_driver_frozen_beyond_its_session_writes_nothing_when_it_wakes_up(
-    gated: Gated, coordinator: Coordinator
-) -> None:
-    job = gated()
-    paths = job.job._job.paths
-    job.stream.feed(3)
-    job.close_gate("plan")
-    job.submit()
-    job.await_held("plan")
-    frozen = [job.supervisor(), *job.driver()]
-    for process in frozen:
-        process.suspend()
-    try:
-        job.await_lost()
-        job.open_gate("plan")
-        job.recover()
-        job.await_committed(2, QUIET)
-        wait_until(lambda: _quiet(job), timeout=PATIENCE, what="a checkpoint of the last batch")
-        before = set(nodes(coordinator, paths.base))
-    finally:
-        for process in frozen:
-            # The first that wakes may end the others.
-            with suppress(psutil.NoSuchProcess):
-                process.resume()
-    wait_until(lambda: not any(alive(process.pid) for process in frozen), timeout=PATIENCE, what="the zombie's end")
-
-    exited = paths.submission_exit(1, 1)
-    assert {node for node in nodes(coordinator, paths.base) if node[0] != exited} == before
-    reported = coordinator.find(exited)
-    assert reported is not None
-    assert re.search(rb"the lease ran out|session .* has ended", reported.data), reported.data
-    assert len(list(job.live.glob("e1-*.dead"))) == 1
-    job.stream.feed(1)
-    job.await_committed(2, QUIET + 1)
-    stop = job.stop("terminate")
-    assert job.await_result().state is JobState.FINISHED
-    assert job.operation(stop).state is OperationState.COMPLETED
-    assert job.stream.windows() == job.stream.expected_windows(4)
-
-
 def _quiet(job: SupervisedJob) -> bool:
     """Whether the newest checkpoint holds the last batch, and the status names it."""
     newest = next(iter(job.job.checkpoints.list()), None)
     status = job.job.snapshot().status
     return bool(newest and newest.cut == {"windows": QUIET} and status and status.checkpoint == newest.number)
-
-
-def test_stop_that_hangs_in_a_batch_is_overtaken_by_a_cancel(gated: Gated) -> None:
-    job = gated("rows")
-    job.stream.feed(2)
-    job.submit()
-    job.await_committed(1, 0)
-    job.close_gate("batch")
-    job.stream.feed(1)
-    job.await_held("batch")
-    stop = job.stop("suspend")
-    wait_until(
-        lambda: (status := job.job.snapshot().status) and status.state is JobState.STOPPING,
-        timeout=PATIENCE,
-        what="STOPPING",
-    )
-    driver: list[psutil.Process] = job.driver()
-
-    cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
-
-    assert job.await_result().state is JobState.CANCELED
-    assert job.operation(cancel).state is OperationState.COMPLETED
-    overtaken = job.operation(stop)
-    assert overtaken.state is OperationState.FAILED
-    assert f"cancelled (checkpoint {job.job.snapshot().latest_checkpoint}) by operation 'cancel'" in overtaken.error
-    assert not any(alive(process.pid) for process in driver)

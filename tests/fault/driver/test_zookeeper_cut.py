@@ -82,32 +82,6 @@ def test_a_cut_of_85_percent_of_what_is_promised_stops_no_query(job: SupervisedJ
     terminate_and_compare(job, 4)
 
 
-def test_after_a_longer_cut_the_driver_is_gone_before_its_session_and_the_next_one_is_exact(
-    job: SupervisedJob, proxy: FaultProxy
-) -> None:
-    job.stream.feed(2)
-    job.submit()
-    job.await_committed(1, 1)
-    driver, working = [process.pid for process in job.driver()], job.working(1)
-    assert working is not None
-
-    cut, cut_at = time.monotonic(), time.time()
-    proxy.cut()
-    job.stream.feed(1)
-    wait_until(lambda: not any(map(alive, driver)), timeout=PATIENCE, what="the driver to end by itself")
-    survived = time.monotonic() - cut
-    threading.Event().wait(DEFAULTS.session_timeout - survived)
-    proxy.heal()
-    job.await_lost()
-
-    commits = [path.stat().st_mtime for path in working.glob("*/commits/[0-9]*")]
-    assert max(commits) < cut_at + DEFAULTS.session_timeout, "no batch is committed once another may lead"
-    job.recover()
-    job.stream.feed(1)
-    job.await_read(2)
-    terminate_and_compare(job, 4)
-
-
 def test_a_cancel_that_was_asked_for_during_a_cut_ends_the_run_and_no_other_driver_is_started(
     job: SupervisedJob, proxy: FaultProxy, zookeeper: str
 ) -> None:

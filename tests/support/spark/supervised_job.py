@@ -181,8 +181,13 @@ class SupervisedJob:
         """Wait, closely, until the file sink's log has *batch*."""
         log = self.stream.output / "_spark_metadata"
         self.await_alive((log / "0").exists, "the first batch in the sink's log")
-        found = (log / str(batch)).exists
-        wait_until(found, timeout=PATIENCE, what=f"batch {batch} in the sink's log", interval=FAST_POLL)
+        entries = (log / str(batch), log / f"{batch}.compact")
+        wait_until(
+            lambda: any(entry.exists() for entry in entries),
+            timeout=PATIENCE,
+            what=f"batch {batch} in the sink's log",
+            interval=FAST_POLL,
+        )
 
     def log(self, *, newest_only: bool = False) -> str:
         """What the drivers of the newest run have printed, or only the newest of them."""

@@ -42,6 +42,15 @@ def test_a_file_with_its_time_is_the_one_that_was_read(file: Path) -> None:
     assert (found.missing, found.replaced, found.error) == ({}, frozenset(), None)
 
 
+def test_a_file_that_one_record_has_measured_and_another_has_not_is_the_same(file: Path) -> None:
+    time = changed_at(file)
+    records = [entry(file.as_uri(), time, 2), entry(file.as_uri(), time).model_copy(update={"batch": 1})]
+
+    found = look_for(records)
+
+    assert (found.missing, found.replaced, found.error) == ({}, frozenset(), None)
+
+
 def test_a_clock_of_whole_seconds_replaces_nothing(file: Path) -> None:
     os.utime(file, ns=(0, 1_700_000_000_250_000_000))
 
