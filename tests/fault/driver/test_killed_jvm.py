@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 import pytest
@@ -17,15 +14,11 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.driver.ending.exit_reason import read_failure
 from airflow_provider_ha.host.process_tree import DeathWatch
-from airflow_provider_ha.host.supervisor.in_place import BY
-from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive, directory
-from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import APPS, PATIENCE
-from tests.support.spark.supervised_job import LOSS_SECONDS, SupervisedJob, terminate_and_compare
+from tests.support.spark.supervised_job import LOSS_SECONDS, SupervisedJob
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

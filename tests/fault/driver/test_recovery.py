@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE
-from tests.support.spark.supervised_job import SupervisedJob, compare, terminate_and_compare
+from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

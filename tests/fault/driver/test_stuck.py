@@ -1,21 +1,16 @@
-"""Drivers that cannot work: a batch that hangs, and frozen processes."""
+"""Drivers that cannot work: a batch that hangs."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 
-import psutil
 import pytest
 
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.jobs.condition import decide
-from airflow_provider_ha.jobs.model import JobState, OperationState
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RestartReason, restart_reason
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.scraped import scraped
 from tests.support.spark.supervised_job import SupervisedJob
@@ -99,23 +94,3 @@ def test_a_stalled_driver_ends_itself_and_its_run_goes_on_as_after_any_other_los
 def _attempts(job: SupervisedJob) -> int:
     run = job.job.snapshot().run
     return len(run.submissions) if run is not None else 0
-
-
-QUIET = 3  # batches 0 to 2 read the three files; the last one is empty, and emits what their watermark closed
-
-
-def nodes(coordinator: Coordinator, path: str) -> Iterator[tuple[str, bytes, int]]:
-    """Yield every node below *path* with its data and version, but for the heartbeat of who leads."""
-    for name in coordinator.children(path):
-        child = f"{path}/{name}"
-        node = coordinator.find(child)
-        if node is not None and name != "heartbeat":
-            yield child, node.data, node.version
-        yield from nodes(coordinator, child)
-
-
-def _quiet(job: SupervisedJob) -> bool:
-    """Whether the newest checkpoint holds the last batch, and the status names it."""
-    newest = next(iter(job.job.checkpoints.list()), None)
-    status = job.job.snapshot().status
-    return bool(newest and newest.cut == {"windows": QUIET} and status and status.checkpoint == newest.number)
