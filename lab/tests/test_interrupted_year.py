@@ -31,7 +31,7 @@ def progress(folder: Path) -> Progress:
     return Progress.model_validate_json(file.read_bytes()) if file.exists() else Progress()
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_a_killed_year_continues_and_is_complete(tmp_path: Path) -> None:
     for steps in (5, 20):
         with subprocess.Popen([sys.executable, "-c", _RUN, str(tmp_path)], env=os.environ) as simulating:

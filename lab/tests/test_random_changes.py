@@ -120,7 +120,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.long  # several runs of pytest
+@pytest.mark.hours  # several runs of pytest
 def test_a_change_is_killed_survives_or_is_not_covered_by_what_was_recorded(root: Path, tmp_path: Path) -> None:
     covered = covering(root, tmp_path / "covering", print, workers=0)
     again = covering(root, tmp_path / "covering", lambda _: pytest.fail("it was recorded already"), workers=0)

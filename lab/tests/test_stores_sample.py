@@ -13,7 +13,7 @@ from lab.stores.counted import run
 from lab.stores.promises import PROMISES, Server
 
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.hours, pytest.mark.timeout(1500)]
 
 SAMPLE = (
     ("Exactly one of several simultaneous creations", Server.DIRECTORY),

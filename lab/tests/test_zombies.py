@@ -59,6 +59,7 @@ def test_what_comes_back_changes_nothing_on_s3(name: str, s3: Stage, tmp_path: P
     assert outcome.wrong == []
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("name", of(Store.HDFS))
 def test_what_comes_back_changes_nothing_on_hdfs(name: str, hdfs: Stage, tmp_path: Path) -> None:
     outcome = play(SAMPLE[name], hdfs, tmp_path)
@@ -66,6 +67,7 @@ def test_what_comes_back_changes_nothing_on_hdfs(name: str, hdfs: Stage, tmp_pat
     assert outcome.wrong == []
 
 
+@pytest.mark.hours
 def test_a_zombie_that_lives_and_deletes_all_it_sees_changes_nothing(s3: Stage, tmp_path: Path) -> None:
     outcome = purge(s3, tmp_path, State.CHANGELOG_2, LIVES_SECONDS)
 

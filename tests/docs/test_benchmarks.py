@@ -18,14 +18,12 @@ SHARED = ["__init__", "clones", "counted", "failover_sides", "shared"]
 # Minutes each, of a Spark per round and side, also with --quick: `make bench` runs them.
 HEAVY = ["component_batches", "cost", "failover", "host_loss"]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-# A quarter of a minute to a minute of processor time each.
-HOURS = ["checkpoint_takeover", "drill", "garbage", "progress", "savepoint_impact"]
 # How the scripts that need a server of versitygw end where it cannot be built.
 SKIPPED = "Skipped: "
 
 
 def test_every_file_is_a_script_or_shared_by_them() -> None:
-    assert {*HEAVY, *HOURS} <= set(SCRIPTS)
+    assert set(HEAVY) <= set(SCRIPTS)
     assert sorted(path.stem for path in FOLDER.glob("*.py")) == sorted([*SCRIPTS, *SHARED])
 
 
@@ -42,16 +40,9 @@ def test_the_page_of_the_figures_has_every_script(script: str) -> None:
     assert f"benchmarks/{script}.py" in PAGE
 
 
-@pytest.mark.long
+@pytest.mark.hours
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(script, marks=pytest.mark.hours) if script in HOURS else script
-        for script in SCRIPTS
-        if script not in HEAVY
-    ],
-)
+@pytest.mark.parametrize("script", [script for script in SCRIPTS if script not in HEAVY])
 def test_a_script_runs_to_its_end_and_prints_what_it_measured(script: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{script}", "--quick"],

@@ -36,7 +36,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # Two actors, all orders. Of a pair with thousands, `make test` takes those with four preemptions at most.
 
 MANY = pytest.mark.parametrize(
-    "preemptions", [pytest.param(4, id="four-preemptions"), pytest.param(None, id="all", marks=pytest.mark.long)]
+    "preemptions", [pytest.param(4, id="four-preemptions"), pytest.param(None, id="all", marks=pytest.mark.hours)]
 )
 
 
@@ -84,7 +84,7 @@ def test_two_that_recover_one_loss() -> None:
     assert ends["live, 1 launched"] == ends["schedules"]
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_a_recovery_while_the_run_is_canceled() -> None:
     ends = explore(LOST, lambda world: {"operator": recovering("operator")(world), "cancel": canceling(world)})
 
@@ -112,7 +112,7 @@ def test_a_submission_while_the_run_before_it_finishes() -> None:
     assert ends["submit: done"]
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_two_submissions_of_the_next_run() -> None:
     ends = explore(
         RUNNING,
@@ -173,7 +173,7 @@ def test_two_recoveries_and_the_driver_that_was_lost() -> None:
     assert ends["FINISHED, 0 launched"]
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_submit_recover_and_finish() -> None:
     ends = explore(
         RECOVERED,

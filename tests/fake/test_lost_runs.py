@@ -76,7 +76,7 @@ def test_a_new_run_in_the_place_of_a_lost_one_while_that_is_recovered() -> None:
     assert ends["restart: JobStateError"], "what was recovered first is not lost any more"
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_two_new_runs_in_the_place_of_a_lost_one() -> None:
     ends = explore(
         LOST,
@@ -90,7 +90,7 @@ def test_two_new_runs_in_the_place_of_a_lost_one() -> None:
     assert ends["FINISHED, 1 launched"] == ends["schedules"]
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_a_stop_while_a_new_run_takes_the_place_of_the_lost_one() -> None:
     ends = explore(
         LOST,

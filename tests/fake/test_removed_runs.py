@@ -167,7 +167,7 @@ def test_a_request_that_comes_while_its_run_is_removed_makes_no_other() -> None:
     assert ends["FINISHED, 0 launched"] + ends["live, 0 launched"] == ends["schedules"]  # "live": run 1 is gone
 
 
-@pytest.mark.long
+@pytest.mark.hours
 def test_a_new_run_that_is_made_while_old_ones_are_removed() -> None:
     """Both are done in every order, and the number is that of no earlier run."""
     seen: list[set[str]] = []

@@ -102,6 +102,7 @@ def test_a_kill_by_the_cluster_is_proven_and_every_process_is_dead_by_then(submi
     assert "received a stop signal" in ended.reason
 
 
+@pytest.mark.hours
 def test_a_killed_jvm_takes_the_driver_s_python_along(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()
@@ -114,6 +115,7 @@ def test_a_killed_jvm_takes_the_driver_s_python_along(submitted: StandaloneJob) 
     assert submitted.await_exit().pids
 
 
+@pytest.mark.hours
 def test_a_stopped_jvm_is_killed_by_its_worker_after_a_while(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()
@@ -126,6 +128,7 @@ def test_a_stopped_jvm_is_killed_by_its_worker_after_a_while(submitted: Standalo
     await_end(submitted)
 
 
+@pytest.mark.hours
 def test_a_supervisor_that_was_stopped_ends_with_its_jvm_all_the_same(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()
@@ -137,6 +140,7 @@ def test_a_supervisor_that_was_stopped_ends_with_its_jvm_all_the_same(submitted:
     assert submitted.await_exit().pids
 
 
+@pytest.mark.hours
 def test_a_jvm_that_is_asked_to_end_waits_for_its_supervisor(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()
@@ -176,6 +180,7 @@ def test_a_frozen_worker_proves_nothing_and_ends_its_driver_when_it_thaws(submit
     assert submitted.await_exit().pids
 
 
+@pytest.mark.hours
 def test_a_killed_worker_proves_nothing_and_the_supervisor_does(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()
@@ -269,6 +274,7 @@ def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(subm
     assert submitted.observe() == RunningSubmission(submitted.handle)
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("play", [masters_away, lost_without_masters])
 def test_masters_that_are_away_for_a_minute_cost_no_driver_and_no_attempt(
     play: Callable[[StandaloneJob, float], Outcome], submitted: StandaloneJob
@@ -285,6 +291,7 @@ def test_a_worker_that_gives_up_its_masters_ends_its_driver_and_costs_no_attempt
     assert (outcome.wrong, outcome.answer) == ([], "RUNNING")
 
 
+@pytest.mark.hours
 def test_the_masters_say_which_release_of_spark_the_drivers_have(submitted: StandaloneJob) -> None:
     target = submitted.cluster.target(submitted.job.config)
 
@@ -302,6 +309,7 @@ def test_a_driver_without_room_waits_and_is_never_overdue(submitted: StandaloneJ
     assert "is KILLED" in proof.proof
 
 
+@pytest.mark.hours
 def test_a_lost_driver_is_started_again_on_the_same_host(submitted: StandaloneJob) -> None:
     options = OPTIONS.model_copy(update={"restart_in_place": True})
     submitted.submit(options=options)
@@ -347,6 +355,7 @@ def psutil_environment(process: psutil.Process) -> str:
     return json.dumps(process.environ())
 
 
+@pytest.mark.hours
 def test_the_processes_of_a_submission_are_on_a_host_of_its_own(submitted: StandaloneJob) -> None:
     submitted.submit()
     host = submitted.await_driver()

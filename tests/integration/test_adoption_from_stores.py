@@ -105,6 +105,7 @@ def test_a_plan_says_what_goes_on_and_changes_nothing(job: JobContext, elsewhere
     assert elsewhere.content() == before
 
 
+@pytest.mark.hours
 def test_every_spelling_of_the_place_is_the_same_one(job: JobContext, elsewhere: Elsewhere, out: Path) -> None:
     spelled = elsewhere.uri.replace("s3://", "s3a://") + "/"
 
@@ -113,6 +114,7 @@ def test_every_spelling_of_the_place_is_the_same_one(job: JobContext, elsewhere:
     assert made.adopted[QUERY].path == elsewhere.uri
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("kind", [LinkedWorkArea, LayeredWorkArea])
 def test_the_first_epoch_has_its_own_files(
     job: JobContext, elsewhere: Elsewhere, out: Path, tmp_path: Path, kind: type[WorkArea]
@@ -141,6 +143,7 @@ def test_a_query_that_went_on_after_the_plan_is_refused_by_the_driver(job: JobCo
         check_adopted(made, elsewhere.reach)
 
 
+@pytest.mark.hours
 def test_it_stays_its_owners(job: JobContext, elsewhere: Elsewhere) -> None:
     with pytest.raises(ConfigurationError, match="cannot be claimed") as caught:
         plan(job, elsewhere, claim_mode=ClaimMode.CLAIM)
@@ -148,6 +151,7 @@ def test_it_stays_its_owners(job: JobContext, elsewhere: Elsewhere) -> None:
     assert "NO_CLAIM" in caught.value.next_step
 
 
+@pytest.mark.hours
 def test_a_place_that_holds_nothing_is_named(job: JobContext, elsewhere: Elsewhere) -> None:
     nowhere = f"{elsewhere.uri}-nowhere"
 

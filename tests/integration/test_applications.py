@@ -84,6 +84,7 @@ def test_the_flights_application_under_plain_spark_submit_computes_the_truth(
     assert [result.verdict for result in results() or ()] == ["equal", "equal"]
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_the_application_that_uses_everything_finds_everything_under_plain_spark_submit(tmp_path: Path) -> None:
     built = parts.build(tmp_path / "parts")

@@ -84,6 +84,7 @@ def test_a_lost_job_is_replaced_by_a_new_graph_from_its_newest_checkpoint(client
     assert job._job.runs.get(2).run.start.source_id == str(result.checkpoint)
 
 
+@pytest.mark.hours
 def test_a_job_is_submitted_killed_recovered_stopped_restored_and_canceled(client: HaClient, tmp_path: Path) -> None:
     job = client.job("words")
     feed(tmp_path, "one")

@@ -85,6 +85,7 @@ def test_every_way_finds_the_modules_in_threads_of_the_driver(config: HaConfig, 
     assert without_place(found) == dict.fromkeys(WAYS, EXPECTED)
 
 
+@pytest.mark.hours
 def test_every_way_finds_the_modules_in_executors_of_their_own(config: HaConfig, tmp_path: Path) -> None:
     found = find_by_all_ways(
         config,

@@ -27,7 +27,7 @@ from tests.support.wheel import wheel
 from tests.system.harness.servers import REPOSITORY, USER, Servers
 
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.system, pytest.mark.hours, pytest.mark.timeout(1200)]
 
 UV = Path(sys.executable).with_name("uv")  # .ci/bootstrap puts it there
 OWNED, WITHOUT_OWNER, OWNER = "orders", "flights", "stop_job"

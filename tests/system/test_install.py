@@ -102,6 +102,7 @@ def test_a_host_without_spark_names_the_requirements_of_a_driver(driver_host: Pa
     assert "Install airflow-provider-ha[spark] there" in found.stderr
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("extras", "expected"),
     [("airflow", set()), ("spark", {"pyspark"}), ("airflow,spark", {"pyspark"})],

@@ -19,7 +19,7 @@ from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow
 
 
 pytest.importorskip("airflow.providers.openlineage")
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.hours, pytest.mark.timeout(900)]
 
 DAG_ID, TASK, JOB_ID = "told_stream", "told_stream.run", "orders"
 RESTORED_DAG, RESTORED_TASK = "restored_stream", "restored_stream.restore"

@@ -25,7 +25,7 @@ from tests.system.harness.servers import REPOSITORY, USER
 from tests.system.small_airflow import PATIENCE, CountedJob, SmallAirflow, lose_host, told
 
 
-pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.hours, pytest.mark.timeout(1800)]
 
 JOB_ID = "orders"
 VIEWER = "vera"

@@ -23,7 +23,7 @@ from tests.support.spark.layered_job import HDFS_BACKED, PROVIDER
 from tests.support.spark.supervised_job import SupervisedJob
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 OPTIONS = HaOptions(
     checkpoint_interval=0,
     restart_delay=0,
@@ -57,6 +57,7 @@ def await_failure(job: SupervisedJob, attempt: int) -> Failure:
     return exit_.failure
 
 
+@pytest.mark.long
 def test_function_that_fails_at_the_same_batch_is_tried_again_and_ends_no_run(job: SupervisedJob) -> None:
     job.options = OPTIONS.model_copy(update={"restart_attempts": -1})
     job.stream.feed(3)
@@ -74,6 +75,7 @@ def test_function_that_fails_at_the_same_batch_is_tried_again_and_ends_no_run(jo
     assert len(job.job.checkpoints.list()) == 1, "an unchanged cut is no new checkpoint"
 
 
+@pytest.mark.hours
 def test_foreach_batch_that_raises_at_the_same_batch_ends_a_run_that_asks_for_it(job: SupervisedJob) -> None:
     limit = {"restart_attempts": -1, "application_failures": 3, "application_failure_period": 0}
     job.options = OPTIONS.model_copy(update=limit)
@@ -147,6 +149,7 @@ def silent_broker() -> Iterator[None]:
         process.resume()
 
 
+@pytest.mark.hours
 def test_broker_that_is_silent_for_several_attempts_ends_no_run(job: SupervisedJob) -> None:
     with broker() as kafka:
         topic = kafka.new_topic()
@@ -209,6 +212,7 @@ def test_file_that_stayed_on_the_submitting_host_is_named_with_the_option_that_s
     assert "ship it with --files settings.ini (files=['settings.ini'])" in end(unworked_job, 3).reason
 
 
+@pytest.mark.long
 def test_error_in_the_first_batch_of_a_new_job_ends_the_run(unworked_job: SupervisedJob) -> None:
     unworked_job.stream.feed(1)
 
@@ -225,6 +229,7 @@ def await_batches(job: SupervisedJob, epoch: int, batch: int) -> None:
     assert job.await_result().state is JobState.FINISHED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "changed"),
     [
@@ -249,6 +254,7 @@ def test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_bat
     assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
 
 
+@pytest.mark.hours
 def test_script_of_before_goes_on_from_its_checkpoint_after_another_one_was_refused(
     unworked_job: SupervisedJob,
 ) -> None:
@@ -266,6 +272,7 @@ def test_script_of_before_goes_on_from_its_checkpoint_after_another_one_was_refu
     )
 
 
+@pytest.mark.long
 def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_checkpoints(
     unworked_job: SupervisedJob,
 ) -> None:
@@ -283,6 +290,7 @@ def test_schema_that_spark_refuses_ends_the_run_the_second_time_and_keeps_the_ch
     assert [pointer.number for pointer in unworked_job.job.checkpoints.list()] == kept
 
 
+@pytest.mark.hours
 def test_provider_and_partitions_of_the_conf_change_nothing_for_a_checkpoint_with_others(
     unworked_job: SupervisedJob,
 ) -> None:
@@ -301,6 +309,7 @@ def test_provider_and_partitions_of_the_conf_change_nothing_for_a_checkpoint_wit
     assert [path.name for path in state.iterdir() if path.name.isdigit()] == ["0"]
 
 
+@pytest.mark.long
 def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(unworked_job: SupervisedJob) -> None:
     unworked_job.stream.feed(1)
 

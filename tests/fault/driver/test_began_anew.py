@@ -18,6 +18,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
+@pytest.mark.hours
 def test_a_submit_does_not_go_back_to_the_checkpoint_before_a_fresh_run_that_was_lost(
     client: HaClient, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_driver_killed_after_its_savepoint_leaves_a_run_that_is_canceled(gated
     assert len(job.job.savepoints.list()) == 1
 
 
+@pytest.mark.hours
 def test_a_job_continues_after_a_failed_savepoint(gated: Callable[..., SupervisedJob]) -> None:
     job = gated("windows", "rows")
     job.stream.feed(1)

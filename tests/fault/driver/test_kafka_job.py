@@ -61,6 +61,7 @@ def test_every_number_is_written_once(gated: Callable[..., SupervisedJob], kafka
     assert written == Counter([*range(20), *range(10), *range(5)])
 
 
+@pytest.mark.hours
 def test_a_job_that_is_behind_serves_its_lag_and_what_its_checkpoints_take(
     gated: Callable[..., SupervisedJob], kafka: Kafka
 ) -> None:
@@ -126,7 +127,10 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
     assert job.await_result().state is JobState.FINISHED
 
 
-@pytest.mark.parametrize(("partitions", "rows"), [(1, 5), (2, 30)], ids=["lower-offsets", "fewer-partitions"])
+@pytest.mark.parametrize(
+    ("partitions", "rows"),
+    [pytest.param(1, 5, id="lower-offsets"), pytest.param(2, 30, id="fewer-partitions", marks=pytest.mark.hours)],
+)
 def test_a_recreated_topic_that_is_shorter_or_narrower_is_a_decision_and_no_loop(
     gated: Callable[..., SupervisedJob], kafka: Kafka, partitions: int, rows: int
 ) -> None:
@@ -255,7 +259,10 @@ def of_iceberg(tmp_path: Path, request: pytest.FixtureRequest) -> Source:
     return Source("iceberg", names, "Cannot load current offset at snapshot", iceberg.conf(str(tmp_path)), options)
 
 
-@pytest.mark.parametrize("of", [of_kafka, of_delta, of_iceberg])
+@pytest.mark.parametrize(
+    "of",
+    [of_kafka, pytest.param(of_delta, marks=pytest.mark.hours), pytest.param(of_iceberg, marks=pytest.mark.hours)],
+)
 def test_another_source_ends_the_run_the_second_time_with_the_change_and_the_way_back(
     client: HaClient, tmp_path: Path, request: pytest.FixtureRequest, of: Callable[..., Source]
 ) -> None:

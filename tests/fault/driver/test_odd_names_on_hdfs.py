@@ -24,7 +24,7 @@ from tests.support.spark.driver_helpers import APPS, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.hours, pytest.mark.timeout(900)]
 QUERY = "numbers"
 
 

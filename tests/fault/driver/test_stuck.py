@@ -66,6 +66,7 @@ def test_a_killed_driver_and_a_batch_that_hangs_are_told_and_a_commit_ends_the_s
     assert status.stalled.startswith("query 'rows' has been in one trigger after batch ")
 
 
+@pytest.mark.hours
 def test_a_stalled_driver_ends_itself_and_its_run_goes_on_as_after_any_other_loss(gated: Gated) -> None:
     job = gated("rows")
     job.options = OPTIONS.model_copy(update={"restart_stalled": True})

@@ -17,6 +17,7 @@ from tests.support.spark.supervised_job import SupervisedJob
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
+@pytest.mark.hours
 def test_all_that_a_stop_fulfils_is_answered_with_it_and_the_rest_with_what_ended_the_run(
     gated: Callable[..., SupervisedJob],
 ) -> None:

@@ -65,7 +65,7 @@ def in_table(table: Path) -> list[str]:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("way", ["rebuild", "fresh start"])
+@pytest.mark.parametrize("way", ["rebuild", pytest.param("fresh start", marks=pytest.mark.hours)])
 def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
     server: EmbeddedZooKeeper, tmp_path: Path, way: str
 ) -> None:

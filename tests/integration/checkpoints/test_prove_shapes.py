@@ -25,6 +25,7 @@ from tests.support.spark.proven_queries import application, fingerprint
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+OFTEN = {"rocksdb2-join", "hdfs-zstd"}  # one of each provider
 
 # Shape -> rows of state after its newest batch, by store: four keys, or the pairs of a join's sides.
 ROWS = {
@@ -47,7 +48,9 @@ def proven(directory: Path, **wanted: object) -> Proof:
     return proof
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [shape if shape in OFTEN else pytest.param(shape, marks=pytest.mark.hours) for shape in SHAPES]
+)
 def test_every_shape_is_loaded_at_its_newest_batch(shape: str, tmp_path: Path) -> None:
     proof = proven(checkpoint_copy(shape, tmp_path / "place" / "c"))
 
@@ -57,6 +60,7 @@ def test_every_shape_is_loaded_at_its_newest_batch(shape: str, tmp_path: Path) -
     assert {s.reading.store: sum(s.rows) for s in proof.state} == ROWS.get(shape, {"default": 4})
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("shape", ["hdfs", "rocksdb1", "rocksdb2-changelog"])
 def test_each_format_of_state_is_loaded_at_an_older_batch(shape: str, tmp_path: Path) -> None:
     proof = proven(checkpoint_copy(shape, tmp_path / "place" / "c"), batch=BATCHES - 2)
@@ -65,6 +69,7 @@ def test_each_format_of_state_is_loaded_at_an_older_batch(shape: str, tmp_path: 
     assert (proof.proven, proof.batch, proof.loading.outcome) == (True, BATCHES - 2, ProofOutcome.PROVEN)
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("kind", ["foreach", "table", "other-first"])
 def test_no_sink_of_the_script_is_touched(kind: str, tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("rocksdb2", tmp_path / "place" / "c")
@@ -85,6 +90,7 @@ def test_nothing_of_a_script_is_executed_behind_the_start_of_its_query(kind: str
     assert list((tmp_path / "trace").iterdir()) == []
 
 
+@pytest.mark.hours
 def test_a_script_without_the_query_is_not_executed_behind_its_last_wait(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
     asked = application("hdfs", checkpoint, tmp_path / "trace", "not-asked-for")
@@ -105,6 +111,7 @@ def test_a_file_sink_is_not_touched_and_a_query_without_state_is_started_too(tmp
     assert list((tmp_path / "trace").iterdir()) == []
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(("kind", "reason"), [("never", "it starts no query"), ("raises", "ValueError: no such table")])
 def test_a_script_that_does_not_start_the_query_leaves_the_question_open(
     kind: str, reason: str, tmp_path: Path
@@ -191,6 +198,7 @@ def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Pat
     assert {s.reading.store: sum(s.rows) for s in proof.state} == {"default": 4}
 
 
+@pytest.mark.hours
 def test_every_variable_of_transform_with_state_is_loaded(tmp_path: Path) -> None:
     checkpoint = tws_job.make(tmp_path)
     proof = prove(LocalTree(checkpoint), env=os.environ, deadline=800)
@@ -209,6 +217,7 @@ def test_a_running_query_is_proven_from_a_copy(tmp_path: Path) -> None:
     assert sum(proof.state[0].rows) == 5
 
 
+@pytest.mark.hours
 def test_a_jvm_that_is_killed_leaves_the_question_open(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
     seen = threading.Event()

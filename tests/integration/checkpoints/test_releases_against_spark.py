@@ -80,6 +80,7 @@ def test_what_a_release_wrote_is_called_sound_for_it_and_for_newer_ones(spark: S
     assert wrong == {}
 
 
+@pytest.mark.hours
 @each_release
 def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_path: Path) -> None:
     wrong = {}

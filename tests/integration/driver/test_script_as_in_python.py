@@ -119,6 +119,7 @@ def test_queries_for_a_look_at_rows_do_not_keep_a_query_from_its_recovery(manage
     assert "seen" not in newest.cut
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("script", ["debugged.py", "continuous_look.py"])
 def test_a_script_with_nothing_but_a_console_runs_and_stops(script: str, managed: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
@@ -139,6 +140,7 @@ def test_a_script_with_nothing_but_a_console_runs_and_stops(script: str, managed
     assert (answer.finished_at - answer.requested_at).total_seconds() < SCRIPT_END_SECONDS / 2, "its script has ended"
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("damage", ["state of counts", "metadata of look", "offsets of look"])
 def test_damage_of_a_look_at_rows_makes_no_other_query_fall_back(
     damage: str, managed: ManagedJob, tmp_path: Path
@@ -180,6 +182,7 @@ def test_damage_of_a_look_at_rows_makes_no_other_query_fall_back(
     assert sorted(lines) == ['{"value":"row 0"}', '{"value":"row 1"}']
 
 
+@pytest.mark.hours
 def test_a_job_with_nothing_but_a_console_is_saved_stopped_and_restored(managed: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
     run = managed.submit(APPS / "debugged.py", [str(tmp_path / "in"), "-"])

@@ -40,7 +40,7 @@ def hdfs() -> Iterator[Hdfs]:
 
 
 @pytest.fixture(
-    params=["files", pytest.param("s3", marks=pytest.mark.long), pytest.param("hdfs", marks=pytest.mark.long)]
+    params=["files", pytest.param("s3", marks=pytest.mark.long), pytest.param("hdfs", marks=pytest.mark.hours)]
 )
 def config(
     config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
