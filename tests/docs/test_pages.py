@@ -87,6 +87,7 @@ OF_FAILURES = {
         "test_script_that_does_not_fit_its_checkpoint_is_refused_before_its_first_batch",
     ),
 }
+PROOFS = ROOT / "docs" / "reference" / "proofs.md"
 _TEST = re.compile(r"`((?:lab|tests)/[\w/]+\.py)::(\w+)`")
 
 
@@ -120,6 +121,24 @@ def test_each_row_names_a_test_that_exists(row: str) -> None:
     for file, name in named:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def marks_of(file: str, name: str) -> set[str]:
+    """Return the marks of a test, with those of its module; marks of single parameters are left out."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    assigned = [node.value for node in tree.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)]
+    (test,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    own = [each for each in test.decorator_list if ".parametrize(" not in ast.unparse(each)]
+    return {found for node in (*assigned, *own) for found in re.findall(r"mark\.(\w+)", ast.unparse(node))}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.split("|")[1].strip()[:60])
+def test_a_row_whose_tests_take_hours_is_marked_until_their_run_is_recorded(row: str) -> None:
+    named = _TEST.findall(row)
+    recorded = PROOFS.read_text(encoding="utf-8").partition("<!-- tests -->")[2]
+
+    proven = [file for file, name in named if "hours" not in marks_of(file, name) or f"| {file} |" in recorded]
+    assert ("*No recorded run yet.*" in row) == (not proven)
 
 
 @pytest.mark.parametrize("page", [GUARANTEES, PLACES], ids=lambda page: page.name)

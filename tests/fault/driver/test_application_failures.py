@@ -116,7 +116,7 @@ def test_error_in_a_python_worker_is_the_application_s_and_a_server_that_is_away
     assert (failure.kind, failure.error_class, failure.query) == (kind, error, "rows")
 
 
-@pytest.mark.hours
+@pytest.mark.long
 def test_source_whose_directory_is_away_for_several_attempts_ends_no_run(job: SupervisedJob) -> None:
     away = job.stream.root / "away"
     job.stream.feed(2)

@@ -168,7 +168,6 @@ def test_the_keys_of_the_bucket_are_on_no_disk_and_no_command_line(gated: Gated,
 
 
 @pytest.mark.long
-@pytest.mark.hours
 def test_a_driver_without_s3a_changes_nothing_and_says_what_is_missing(gated: Gated) -> None:
     job = gated()
     job.conf = {}

@@ -1,7 +1,8 @@
 """One job through the failures of its life, with a real Spark: each phase is caused once, and several tests read it.
 
 The phases are fixtures of the module, in the order of their chain: submitted, cut off for a moment, saved, its JVM
-killed, cut off for longer, stopped with a kill in the middle of its drain, restored, canceled. Five drivers in all.
+killed, cut off for longer, stopped while its supervisor is killed in the middle of the drain, restored, canceled. Five
+drivers in all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from airflow_provider_ha.checkpoints.model import CheckpointKind
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.driver.ending.exit_reason import read_failure
 from airflow_provider_ha.host.supervisor.in_place import BY
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -34,7 +36,7 @@ from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
 from tests.support.clusters import submit_helpers
-from tests.support.clusters.submit_helpers import alive
+from tests.support.clusters.submit_helpers import alive, directory
 from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.scraped import scraped
@@ -331,8 +333,11 @@ def test_a_driver_that_ended_because_of_a_cut_is_started_again_when_zookeeper_an
 
 @dataclass(frozen=True)
 class Drained:
-    """The job after a stop whose driver died in the middle of its drain."""
+    """The job after a stop whose supervisor was killed in the middle of the drain."""
 
+    survivors: list[int]
+    last_words: str
+    jvm: int
     before: Operation
     answer: Operation
     result: RunResult
@@ -353,7 +358,12 @@ def drained(job: SupervisedJob, long_cut: LongCut) -> Drained:
     job.await_held("script")  # the windows are drained, the second run of the script has not ended
     batch = job.progress(epoch).planned + 1
     job.await_sink(batch)
-    job.kill()
+    driver, jvm = job.driver(), job.jvm().pid
+    job.supervisor().kill()
+    wait_until(lambda: not any(alive(each.pid) for each in driver), timeout=30, what="the death of JVM and Python")
+    survivors = [each.pid for each in driver if alive(each.pid)]
+    last_words = read_failure(directory(job.job._job, attempt=3))
+    job.await_lost()
     before = job.operation(stop)
     job.open_gate("script")
     job.recover()
@@ -363,7 +373,26 @@ def drained(job: SupervisedJob, long_cut: LongCut) -> Drained:
     graph_stays = job.job.snapshot().graph is not None
     stream = job.stream
     answer = job.operation(stop)
-    return Drained(before, answer, result, batch, log, newest.reason, graph_stays, stream.windows(), stream.seen())
+    return Drained(
+        survivors,
+        last_words,
+        jvm,
+        before,
+        answer,
+        result,
+        batch,
+        log,
+        newest.reason,
+        graph_stays,
+        stream.windows(),
+        stream.seen(),
+    )
+
+
+def test_a_driver_does_not_outlive_its_supervisor_even_if_its_script_only_sleeps(drained: Drained) -> None:
+    """The kernel kills the JVM only: a Python that leads on would keep recovery away."""
+    assert drained.survivors == []
+    assert drained.last_words == f"the JVM (pid {drained.jvm}) is gone"
 
 
 def test_a_stop_outlives_the_driver_that_was_carrying_it_out(drained: Drained) -> None:
