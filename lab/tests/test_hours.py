@@ -17,7 +17,7 @@ from lab.suite import Proof
 from lab.tests.tiny_tests import Clone
 
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 GOOD = """
 @pytest.mark.parametrize("case", ["a b", "c::d"])

@@ -164,10 +164,10 @@ class NamespaceEngine:
         return self.work / f"{handle.ref['submission']}.log"
 
     def observe(self, wanted: Sequence[WantedSubmission]) -> dict[str, Observation]:
-        running = {each.environ().get(SUBMISSION_VARIABLE): each for each in _namespaces()}
+        running = _namespaces()
         return {each.submission_id: self._seen(each, running) for each in wanted}
 
-    def _seen(self, wanted: WantedSubmission, running: Mapping[str | None, psutil.Process]) -> Observation:
+    def _seen(self, wanted: WantedSubmission, running: Mapping[str, psutil.Process]) -> Observation:
         handle = wanted.handle
         if handle is None or handle.ref["boot"] != boot_id():
             return UnknownSubmission("it was never reserved, or before the last boot, or elsewhere")
@@ -188,17 +188,17 @@ class NamespaceEngine:
 
     def first_processes(self, handle: DriverHandle) -> list[psutil.Process]:
         """Return the first process of a submission's namespace, if it runs."""
-        of_id = [each for each in _namespaces() if each.environ().get(SUBMISSION_VARIABLE) == handle.ref["submission"]]
-        return [first for outer in of_id for first in outer.children()]
+        outer = _namespaces().get(str(handle.ref["submission"]))
+        return outer.children() if outer is not None else []
 
 
-def _namespaces() -> list[psutil.Process]:
-    """Return the processes outside the namespaces that wait for the first ones inside."""
-    found = []
+def _namespaces() -> dict[str, psutil.Process]:
+    """Return, by submission, the processes outside the namespaces that wait for the first ones inside."""
+    found = {}
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.name() == "unshare" and process.status() != psutil.STATUS_ZOMBIE and process.environ():
-                found.append(process)
+        with contextlib.suppress(psutil.Error):  # it may end between two questions
+            if process.name() == "unshare" and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.environ().get(SUBMISSION_VARIABLE, "")] = process
     return found
 
 

@@ -54,6 +54,7 @@ VIEWED = {
     "checkpoints.areas.layered.garbage",
     "checkpoints.model",
     "checkpoints.ownership",
+    "checkpoints.plan_model",
     "checkpoints.restore.select",
     "checkpoints.sinks.sink_registry",
     "checkpoints.store.orphaned_blobs",
@@ -175,7 +176,7 @@ def test_the_rooms_of_a_layer_import_one_way(layer: str, room: str) -> None:
         if name.startswith(f"airflow_provider_ha.{layer}.")
     }
 
-    assert used - {"model", "ownership", room} <= ROOMS[layer][room]
+    assert used - {"model", "ownership", "plan_model", room} <= ROOMS[layer][room]
 
 
 def test_the_driver_reads_records_of_jobs_and_loads_no_action() -> None:

@@ -265,11 +265,13 @@ def frozen(job: SupervisedJob, accepted: Generation) -> Frozen:
 
 
 def _quiet(job: SupervisedJob, epoch: int) -> bool:
-    """Whether the newest checkpoint holds the last batch, and the status names it."""
+    """Whether the newest checkpoint holds the last batch, which has no rows, and the status names it."""
     newest = next(iter(job.job.checkpoints.list()), None)
     status, now = job.job.snapshot().status, job.progress(epoch, "rows")
     held = newest is not None and newest.cut == {"rows": now.committed} and now.committed == now.planned
-    return held and status is not None and newest is not None and status.checkpoint == newest.number
+    return (
+        _idle(job, epoch) and held and status is not None and newest is not None and status.checkpoint == newest.number
+    )
 
 
 def test_a_driver_that_wakes_after_its_session_changes_no_node_but_its_exit(frozen: Frozen) -> None:

@@ -19,6 +19,7 @@ QUERIES = ("windows", "rows")
 AGES_AGO = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 
+@pytest.mark.long  # the quick suite saves and stops a job in tests/fault/driver/test_life_of_a_job.py
 def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(
     managed: ManagedJob, stream: Stream
 ) -> None:

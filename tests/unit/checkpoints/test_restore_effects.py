@@ -134,7 +134,7 @@ EFFECTS = (
     ),
     Effect(
         "Of these, what a fenced function has finished is executed with its output discarded, unless it is repeatable.",
-        "checkpoints.model:QueryPlan",
+        "checkpoints.plan_model:QueryPlan",
         query=("given", "sink", "batch", "replay"),
     ),
     Effect(
