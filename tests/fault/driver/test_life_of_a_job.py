@@ -336,7 +336,7 @@ class Drained:
     """The job after a stop whose supervisor was killed in the middle of the drain."""
 
     survivors: list[int]
-    last_words: str
+    last_words: str | None
     jvm: int
     before: Operation
     answer: Operation
