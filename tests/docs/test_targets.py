@@ -1,4 +1,4 @@
-"""The numbers of tests of each target, in CONTRIBUTING and README; ``TARGETS=write`` writes them."""
+"""The numbers of tests of each target, in CONTRIBUTING and README."""
 
 from __future__ import annotations
 
@@ -54,23 +54,30 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, int]]:
     ]
 
 
+def is_about(stated: str, counted: int) -> bool:
+    """Whether a number on a page is the counted one, or a rounder one below it."""
+    number = int(stated.replace(",", ""))
+    return 0.9 * counted <= number <= counted
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_contributing_counts_the_tests_of_each_target(counts: list[tuple[int, int]]) -> None:
     text = CONTRIBUTING.read_text(encoding="utf-8")
-    rows = [f"| `{name}` | {tests:,} | {spark} |" for name, (tests, spark) in zip(TARGETS, counts, strict=True)]
 
-    if os.environ.get("TARGETS") == "write":
-        for name, row in zip(TARGETS, rows, strict=True):
-            text = re.sub(rf"^\| `{re.escape(name)}` \| [\d,]+ \| \d+ \|", row, text, flags=re.MULTILINE)
-        CONTRIBUTING.write_text(text, encoding="utf-8")
-    assert [row for row in rows if row not in text] == []
+    for name, (tests, spark) in zip(TARGETS, counts, strict=True):
+        row = re.search(rf"^\| `{re.escape(name)}` \| ([\d,]+) \| (\d+) \|", text, re.MULTILINE)
+        assert row is not None
+        assert is_about(row[1], tests), (name, tests)
+        assert is_about(row[2], spark), (name, spark)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_first_page_counts_the_functions_with_a_real_spark(counts: list[tuple[int, int]]) -> None:
-    tests, spark = counts[0]
     text = " ".join(README.read_text(encoding="utf-8").split())
+    found = re.search(r"more than ([\d,]+) test functions, ([\d,]+) of them with a real Spark", text)
 
-    assert f"runs {tests:,} test functions, {spark} of them with a real Spark" in text
+    assert found is not None
+    assert is_about(found[1], counts[0][0]), counts[0]
+    assert is_about(found[2], counts[0][1]), counts[0]
