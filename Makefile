@@ -1,6 +1,6 @@
 # Every target brings its own environment along: a clean clone needs Python 3.10 or newer and Java 17 or newer.
 .DEFAULT_GOAL := help
-.PHONY: help venv wheel demo demo-stop quick test coverage test-long matrix mutants proof constraints lint format types docs bench clean
+.PHONY: help venv prepared wheel demo demo-stop quick test coverage test-long matrix mutants proof constraints lint format types docs bench clean
 
 BIN := build/venv/bin
 WORKERS ?= 2
@@ -32,14 +32,15 @@ quick: venv ## Check style, types and pure tests, in a minute
 # A third of a test's time is waiting for a session to expire or for a process to start: three at a time use two cores.
 test coverage test-long: WORKERS = 3
 
-test: venv ## Run the quick suite (WORKERS=n test processes)
+prepared: venv # What the tests read, and takes minutes to make: once per machine
 	@$(BIN)/python -m tests.support.preparation
+
+test: prepared ## Run the quick suite (WORKERS=n test processes)
 	@$(BIN)/python -m tests.support.in_memory \
 	$(BIN)/pytest -m "not long and not hours and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.support.coverage_figures
 
-coverage: venv ## Run the quick suite, and measure which lines and branches it executes: build/coverage
-	@$(BIN)/python -m tests.support.preparation
+coverage: prepared ## Run the quick suite, and measure which lines and branches it executes: build/coverage
 	@PYTHONPATH=$(CURDIR)/tests/support/measured_children \
 	$(BIN)/pytest -m "not long and not hours and not system" -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--cov --cov-config .ci/coverage.toml \

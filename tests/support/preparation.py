@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -19,29 +20,34 @@ from tests.support.s3 import s3a_jars, versitygw
 from tests.support.spark import class_archive, corpus, recorded_job, sink_corpus
 
 
-# Archives first: Spark records checkpoints in half the time with them.
+AT_A_TIME = 2  # each is one program, which waits now and then
+# After the archive: Spark records checkpoints in half the time with it.
 QUICK: tuple[Callable[[], object], ...] = (
-    class_archive.make,
+    recorded_job.recorded_job,
+    corpus.corpus,
+    sink_corpus.sink_corpus,
     versitygw.binary,
     s3a_jars.s3a_jars,
     hdfs_server.hdfs_jars,
     browser.executable,
-    recorded_job.recorded_job,
-    corpus.corpus,
-    sink_corpus.sink_corpus,
 )
 
 
 def prepare(makers: Iterable[Callable[[], object]]) -> None:
-    """Call each of *makers*; says what cannot be had, and leaves it to the tests that need it."""
-    for make in makers:
-        try:
-            make()
-        except (pytest.skip.Exception, pytest.fail.Exception, subprocess.SubprocessError, AssertionError) as error:
-            print(f"going on without it: {error}", flush=True)
+    """Call each of *makers*, two at a time; says what cannot be had, and leaves it to the tests that need it."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        list(pool.map(_attempt, makers))
+
+
+def _attempt(make: Callable[[], object]) -> None:
+    try:
+        make()
+    except (pytest.skip.Exception, pytest.fail.Exception, subprocess.SubprocessError, AssertionError) as error:
+        print(f"going on without it: {error}", flush=True)
 
 
 if __name__ == "__main__":
+    prepare([class_archive.make])
     prepare(QUICK)
     if "--s3a" in sys.argv[1:]:
         prepare([lambda: class_archive.make(s3a_jars.s3a_jars())])

@@ -250,6 +250,7 @@ def test_what_ten_thousand_runs_leave_is_bounded(patient: AgedJob) -> None:
     assert_notes(patient)
 
 
+@pytest.mark.long
 def test_a_job_that_has_grown_shrinks_in_small_steps(config: HaConfig, coordinator: Coordinator) -> None:
     """As after a time in which no run was removed."""
     job = AgedJob(config.model_copy(update={"retention": SHORT}), coordinator, cleaning=False)

@@ -87,7 +87,7 @@ def _start_program(made: Path) -> None:
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     with (made / "log").open("wb") as log:
         subprocess.run(
-            [sys.executable, __file__, str(made)], check=True, timeout=300, env=environment, stdout=log, stderr=log
+            [sys.executable, __file__, str(made)], check=True, timeout=600, env=environment, stdout=log, stderr=log
         )
 
 
