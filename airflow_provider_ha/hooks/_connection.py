@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from airflow_provider_ha.airflow_side.compat.sdk import AirflowNotFoundException, BaseHook
-from airflow_provider_ha.config import HaConfig, tls_of
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.connection_groups import tls_of
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.get_provider_info import get_provider_info
 from airflow_provider_ha.host.engines.table import entry_of_cluster, options_of_connection

@@ -15,7 +15,8 @@ import pytest
 from kazoo.client import KazooClient  # noqa: TID253  # looks at ACLs, which the facade does not show
 from kazoo.protocol.states import KeeperState  # noqa: TID253  # as above
 
-from airflow_provider_ha.config import HaConfig, tls_of
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.connection_groups import tls_of
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination._kazoo_client import _warn_once, make_client
 from airflow_provider_ha.coordination._kazoo_reads import MANY

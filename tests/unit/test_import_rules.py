@@ -24,8 +24,19 @@ PACKAGE = Path(airflow_provider_ha.__file__).parent
 ENGINES = PACKAGE / "host" / "engines"
 TABLE = "airflow_provider_ha.host.engines.table"
 ROOT = Path(__file__).parents[2]
-SHARED = {"argument_secrets", "errors", "records", "names", "clock", "config", "timings", "redaction", "_version"}
-SHARED |= {"query_names", "uris"}
+SHARED = {
+    "argument_secrets",
+    "errors",
+    "records",
+    "names",
+    "clock",
+    "config",
+    "connection_groups",
+    "timings",
+    "redaction",
+    "_version",
+}
+SHARED |= {"connection_groups", "query_names", "uris"}
 AIRFLOW_FACING = {"airflow_side", "hooks", "operators", "sensors", "triggers", "get_provider_info"}
 STORES = {"storage", "coordination", "checkpoints"}  # they hold the state of all jobs
 BELOW_AIRFLOW = STORES | {"jobs", "host", "fleet", "api"}
