@@ -87,6 +87,13 @@ def job(config: HaConfig, coordinator: Coordinator) -> Iterator[Job]:
 
 
 @pytest.fixture
+def rival(config: HaConfig) -> Iterator[KazooCoordinator]:
+    session = KazooCoordinator.connect(config)
+    yield session
+    session.close()
+
+
+@pytest.fixture
 def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
     """The cluster that the connection leads to, with jobs whose graphs can be read."""
     return Cluster(config, coordinator, tmp_path)

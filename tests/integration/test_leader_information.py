@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -39,13 +38,6 @@ class Heard:
 @pytest.fixture
 def heard() -> Heard:
     return Heard()
-
-
-@pytest.fixture
-def rival(config: HaConfig) -> Iterator[KazooCoordinator]:
-    session = KazooCoordinator.connect(config)
-    yield session
-    session.close()
 
 
 def test_the_cluster_has_a_lock_of_its_own_with_epochs_of_its_own(

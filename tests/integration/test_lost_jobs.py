@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,11 +32,6 @@ from tests.support.specs import changed
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 def everything(job: JobContext) -> list[str]:

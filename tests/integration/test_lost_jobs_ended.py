@@ -7,14 +7,11 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState
@@ -26,11 +23,6 @@ from tests.support.clusters.lost_jobs import NUMBER, again, lose, other_graph
 
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: Coordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 def stop(cluster: Cluster, operation_id: str = "stop-1", **arguments: Any) -> Operation:

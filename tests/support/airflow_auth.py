@@ -123,6 +123,27 @@ def auth_manager(monkeypatch: pytest.MonkeyPatch, kind: type[Any] | None = None)
     return made
 
 
+def per_dag_manager(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return an auth manager with permissions for single DAGs."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    class PerDag(SimpleAuthManager):
+        """Airflow's auth manager with permissions for single DAGs.
+
+        A user called ``alpha`` has those of DAG ``alpha``, and one called ``all but beta`` those of every other DAG.
+        """
+
+        def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
+            named = details.id if details is not None else None
+            if user.username in {"alpha", "beta"} and named not in {None, user.username}:
+                return False
+            if user.username == "all but beta" and named == "beta":
+                return False
+            return super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details)
+
+    return auth_manager(monkeypatch, PerDag)
+
+
 def signed_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """Return a page's application in which each request is an administrator's, with Airflow's own permissions."""
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser

@@ -109,3 +109,17 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
 def engine_remembers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every client has the engine of the cluster, which only remembers launches."""
     monkeypatch.setattr(Engines, "of", lambda config: Engines.only(cluster.engine))
+
+
+@pytest.fixture
+def per_dag(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Airflow's auth manager with permissions for single DAGs."""
+    return airflow_auth.per_dag_manager(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[None]:
+    """Airflow's database with the DAGs ``alpha`` and ``beta``."""
+    airflow_auth.make_database()
+    with airflow_auth.dags("alpha", "beta"):
+        yield

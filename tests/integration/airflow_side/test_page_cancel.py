@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,9 @@ from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.supervised_job import SupervisedJob
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("database")]
 AT_ONCE = "/jobs/flights/actions/cancel"
 SAVED_CANCEL = f"{AT_ONCE}?savepoint=yes"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database() -> Iterator[None]:
-    airflow_auth.make_database()
-    with airflow_auth.dags("alpha", "beta"):
-        yield
 
 
 @pytest.fixture

@@ -15,20 +15,12 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, NotConnectedError
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth
 from tests.support.mounted_page import Page
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("database")]
 DEFAULT, OTHER = "spark_ha_default", "prod"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database() -> Iterator[None]:
-    airflow_auth.make_database()
-    with airflow_auth.dags("alpha", "beta"):
-        yield
 
 
 @pytest.fixture
@@ -52,11 +44,6 @@ def clusters(configs: dict[str, HaConfig]) -> Iterator[Clusters]:
 
 
 @pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return airflow_auth.auth_manager(monkeypatch, PerDag)
-
-
-@pytest.fixture
 def page(clusters: Clusters) -> Page:
     return Page(create_app(clusters))
 
@@ -76,9 +63,9 @@ def in_threads(count: int, function: Any) -> list[threading.Thread]:
 
 
 def test_a_cluster_that_hangs_takes_nothing_from_the_pages_of_another(
-    page: Page, manager: Any, clusters: Clusters, config: HaConfig, monkeypatch: pytest.MonkeyPatch
+    page: Page, per_dag: Any, clusters: Clusters, config: HaConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admin, end, answers = airflow_auth.headers_of(manager, "erin", "admin"), threading.Event(), []
+    admin, end, answers = airflow_auth.headers_of(per_dag, "erin", "admin"), threading.Event(), []
 
     def config_of(name: str) -> HaConfig:
         if name == "hangs":
@@ -124,8 +111,8 @@ def test_requests_that_wait_for_an_attempt_to_connect_share_its_outcome(
 
 
 @pytest.mark.parametrize("name", ["warehouse", "nothing"])
-def test_who_may_not_see_all_jobs_is_not_told_which_connections_there_are(page: Page, manager: Any, name: str) -> None:
-    alpha, erin = (airflow_auth.headers_of(manager, *who) for who in (("alpha", "viewer"), ("erin", "admin")))
+def test_who_may_not_see_all_jobs_is_not_told_which_connections_there_are(page: Page, per_dag: Any, name: str) -> None:
+    alpha, erin = (airflow_auth.headers_of(per_dag, *who) for who in (("alpha", "viewer"), ("erin", "admin")))
 
     stranger = page.get("/", params={"cluster": name}, headers=alpha)
     administrator = page.get("/", params={"cluster": name}, headers=erin)
@@ -137,10 +124,10 @@ def test_who_may_not_see_all_jobs_is_not_told_which_connections_there_are(page: 
 
 
 def test_the_list_names_no_other_connection_to_who_may_not_see_all_jobs(
-    page: Page, manager: Any, configs: dict[str, HaConfig], config: HaConfig
+    page: Page, per_dag: Any, configs: dict[str, HaConfig], config: HaConfig
 ) -> None:
     configs[OTHER] = config
-    alpha, erin = (airflow_auth.headers_of(manager, *who) for who in (("alpha", "viewer"), ("erin", "admin")))
+    alpha, erin = (airflow_auth.headers_of(per_dag, *who) for who in (("alpha", "viewer"), ("erin", "admin")))
 
     stranger, administrator = page.get("/", headers=alpha), page.get("/", headers=erin)
     guessed = page.get("/", params={"cluster": OTHER}, headers=alpha)
@@ -153,9 +140,9 @@ def test_the_list_names_no_other_connection_to_who_may_not_see_all_jobs(
 
 
 def test_without_a_default_connection_the_list_leads_to_another_cluster(
-    page: Page, manager: Any, configs: dict[str, HaConfig], config: HaConfig
+    page: Page, per_dag: Any, configs: dict[str, HaConfig], config: HaConfig
 ) -> None:
-    erin = airflow_auth.headers_of(manager, "erin", "admin")
+    erin = airflow_auth.headers_of(per_dag, "erin", "admin")
     del configs[DEFAULT]
     without_any = page.get("/", headers=erin)
     configs[OTHER] = config

@@ -30,15 +30,8 @@ from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, token_of
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("database")]
 STOP, RELEASE = "/jobs/flights/actions/stop", "/jobs/flights/actions/release"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database() -> Iterator[None]:
-    airflow_auth.make_database()
-    with airflow_auth.dags("alpha", "beta"):
-        yield
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import pytest
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
@@ -40,7 +39,7 @@ from tests.support.clusters.paged_job import job_maker
 from tests.support.mounted_page import Page, token_of
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("database")]
 WAYS = ("/restore", "/recover")
 ROUTES = [
     (method, route.path)
@@ -55,33 +54,6 @@ ACTING = [
 ]
 ACTIONS = ["savepoint", "stop", "drain", "cancel", "release"]
 HOST = "http://airflow.test"  # of the requests
-
-
-class PerDag(SimpleAuthManager):
-    """Airflow's auth manager with permissions for single DAGs.
-
-    A user called ``alpha`` has those of DAG ``alpha``, and one called ``all but beta`` those of every other DAG.
-    """
-
-    def is_authorized_dag(self, *, method: Any, user: Any, access_entity: Any = None, details: Any = None) -> bool:
-        named = details.id if details is not None else None
-        if user.username in {"alpha", "beta"} and named not in {None, user.username}:
-            return False
-        if user.username == "all but beta" and named == "beta":
-            return False
-        return super().is_authorized_dag(method=method, user=user, access_entity=access_entity, details=details)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database() -> Iterator[None]:
-    airflow_auth.make_database()
-    with airflow_auth.dags("alpha", "beta"):
-        yield
-
-
-@pytest.fixture
-def per_dag(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return airflow_auth.auth_manager(monkeypatch, PerDag)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,28 +12,15 @@ from airflow_provider_ha.coordination.coordinator import Coordinator
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.observe import create_job
 from airflow_provider_ha.jobs.runs.run_store import RunStore
-from tests.integration.airflow_side.test_page_security import PerDag
 from tests.support import airflow_auth
 from tests.support.clusters.jobs_helpers import a_run, a_submission
 from tests.support.mounted_page import Page
 
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("database")]
 RUN_ID = "manual__2026-11-24T03:00:00+00:00"
 RUN, LINK = "spark_ha_run", "_link_SparkHaJobLink"
 CLUSTER = {"conn_id": "spark_ha_default"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database() -> Iterator[None]:
-    airflow_auth.make_database()
-    with airflow_auth.dags("alpha", "beta"):
-        yield
-
-
-@pytest.fixture
-def manager(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return airflow_auth.auth_manager(monkeypatch, PerDag)
 
 
 @pytest.fixture
@@ -51,16 +38,16 @@ def job(coordinator: Coordinator, cluster_paths: ClusterPaths) -> Callable[..., 
 
 
 @pytest.fixture
-def look(page: Page, manager: Any) -> Callable[..., Any]:
+def look(page: Page, per_dag: Any) -> Callable[..., Any]:
     """Load a tab, as Airflow's UI does it."""
 
     def load(path: str = "", *, user: str = "alpha", role: str = "viewer", run_id: str = RUN_ID) -> Any:
-        return page.get(f"/dag-runs/alpha/{run_id}{path}", headers=airflow_auth.headers_of(manager, user, role))
+        return page.get(f"/dag-runs/alpha/{run_id}{path}", headers=airflow_auth.headers_of(per_dag, user, role))
 
     return load
 
 
-def test_a_run_with_one_job_leads_to_its_page_and_says_which_run_it_was(look: Any, page: Page, manager: Any) -> None:
+def test_a_run_with_one_job_leads_to_its_page_and_says_which_run_it_was(look: Any, page: Page, per_dag: Any) -> None:
     told = {RUN: {"job_id": "flights", "run": 3, **CLUSTER}}
     with airflow_auth.dag_run("alpha", RUN_ID, {"submit": told, "savepoint": told, "other": {"return_value": 1}}):
         answer = look()
@@ -69,9 +56,9 @@ def test_a_run_with_one_job_leads_to_its_page_and_says_which_run_it_was(look: An
     assert answer.headers["location"] == "../../jobs/flights?cluster=spark_ha_default&run=3"
 
 
-def test_the_page_of_the_job_says_when_the_task_has_an_older_run(look: Any, page: Page, manager: Any, job: Any) -> None:
+def test_the_page_of_the_job_says_when_the_task_has_an_older_run(look: Any, page: Page, per_dag: Any, job: Any) -> None:
     job("flights")
-    user = airflow_auth.headers_of(manager, "alpha", "viewer")
+    user = airflow_auth.headers_of(per_dag, "alpha", "viewer")
 
     older = page.get("/jobs/flights", params={"run": 3}, headers=user).text
     same = page.get("/jobs/flights", params={"run": 1}, headers=user).text
@@ -219,10 +206,10 @@ def test_a_run_that_airflow_does_not_have_is_named(look: Any) -> None:
     assert "Airflow has no run nothing of DAG alpha" in answer.text
 
 
-def test_the_tab_of_a_dag_lists_its_jobs(page: Page, manager: Any, job: Any) -> None:
+def test_the_tab_of_a_dag_lists_its_jobs(page: Page, per_dag: Any, job: Any) -> None:
     for name, owner in (("flights", "alpha"), ("secret", "beta"), ("free", None)):
         job(name, owner=owner)
-    alpha, beta, erin = (airflow_auth.headers_of(manager, name, "viewer") for name in ("alpha", "beta", "erin"))
+    alpha, beta, erin = (airflow_auth.headers_of(per_dag, name, "viewer") for name in ("alpha", "beta", "erin"))
 
     def jobs(dag: str, user: dict[str, str]) -> list[str]:
         shown = page.get("/", params={"dag": dag}, headers=user).text

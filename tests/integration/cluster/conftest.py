@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from tests.support.clusters.cluster_helpers import AT_ONCE, Cluster
-
-
-@pytest.fixture
-def rival(config: HaConfig) -> Iterator[KazooCoordinator]:
-    session = KazooCoordinator.connect(config)
-    yield session
-    session.close()
-
-
-@pytest.fixture
-def cluster(config: HaConfig, coordinator: KazooCoordinator, tmp_path: Path) -> Cluster:
-    return Cluster(config, coordinator, tmp_path)
 
 
 @pytest.fixture
