@@ -33,7 +33,7 @@ class TestLayeredOnS3(WorkAreaContract):
         return LayeredWorkArea(S3Store(f"s3://{real.new_bucket()}/{ODD}/cluster", real.options()))
 
 
-@pytest.mark.long
+@pytest.mark.hours
 class TestLayeredOnHdfs(WorkAreaContract):
     @pytest.fixture
     def area(self, hdfs: Hdfs) -> WorkArea:
