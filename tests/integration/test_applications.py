@@ -47,6 +47,7 @@ def exited(job: JobClient) -> bool:
     return run is not None and run.newest is not None and run.newest.exit is not None
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_the_flights_application_under_plain_spark_submit_computes_the_truth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -63,6 +63,7 @@ def test_a_lost_job_is_stopped_at_once_and_goes_on_from_its_newest_checkpoint(cl
     assert [job._job.runs.get(number).run.request_id for number in (1, 2)] == ["first", "second"]
 
 
+@pytest.mark.hours
 def test_a_lost_job_is_replaced_by_a_new_graph_from_its_newest_checkpoint(client: HaClient, tmp_path: Path) -> None:
     job = client.job("words")
     for word in ("one", "two"):

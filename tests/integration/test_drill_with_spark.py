@@ -103,6 +103,7 @@ def test_a_drill_executes_nothing_of_the_jobs_script_behind_the_start_of_its_que
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.hours
 def test_a_drill_that_is_killed_leaves_no_process_and_the_next_one_collects_its_files(
     job: Job, context: JobContext, tmp_path: Path
 ) -> None:

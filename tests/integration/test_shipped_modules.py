@@ -96,6 +96,7 @@ def test_every_way_finds_the_modules_in_executors_of_their_own(config: HaConfig,
     assert without_place(found) == dict.fromkeys(WAYS, EXPECTED)
 
 
+@pytest.mark.hours
 def test_executors_of_other_hosts_import_from_what_spark_brings_them(config: HaConfig, tmp_path: Path) -> None:
     """No directory of the driver's host is there for them: imports have to come from the sent files."""
     found = find_by_all_ways(

@@ -209,6 +209,7 @@ def run_plain(stream: Stream, store: Store, batch: int) -> None:
         process.wait()
 
 
+@pytest.mark.hours
 def test_a_location_that_holds_batches_is_refused_with_both_ways_on(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -309,6 +309,7 @@ def test_provider_and_partitions_of_the_conf_change_nothing_for_a_checkpoint_wit
     assert [path.name for path in state.iterdir() if path.name.isdigit()] == ["0"]
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_function_that_does_not_read_its_frame_is_told_so_and_ends_the_run(unworked_job: SupervisedJob) -> None:
     unworked_job.stream.feed(1)

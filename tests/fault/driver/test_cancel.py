@@ -113,6 +113,7 @@ def cleanup(job: SupervisedJob) -> str:
 FAST_POLL = 0.01
 
 
+@pytest.mark.hours
 def test_a_driver_killed_before_its_savepoint_leaves_both_to_the_next_one_and_the_savepoint_is_restored(
     gated: Callable[..., SupervisedJob],
 ) -> None:

@@ -38,6 +38,7 @@ def left(job: LayeredJob) -> set[str]:
     return {file.key.removeprefix(base).partition("/")[0] for file in found}
 
 
+@pytest.mark.hours
 def test_a_deleted_job_leaves_its_savepoint_or_nothing(client: HaClient, config: HaConfig, tmp_path: Path) -> None:
     conf = s3a_class_path() if config.s3 is not None else dict(HDFS_CLIENT)
     job = LayeredJob(client, Stream(tmp_path), ("windows",), conf=conf)

@@ -66,6 +66,7 @@ def recover_and_compare(job: SupervisedJob) -> None:
     assert job.stream.seen() == job.stream.expected_rows(job.stream.files)
 
 
+@pytest.mark.hours
 @flink(
     "StopWithSavepointTerminationHandlerImplTest#testSavepointCreationFailureWith"
     "{outExecutionTermination,FailingExecutions,FinishingExecutions}",

@@ -121,6 +121,7 @@ def test_a_drain_that_died_is_taken_back_and_made_again(gated: Gated) -> None:
     compare(job, 3)
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_a_savepoint_of_a_running_job_is_restored_with_its_records(gated: Gated) -> None:
     job = gated("windows", "rows")

@@ -18,6 +18,7 @@ from tests.support.spark.supervised_job import SupervisedJob, terminate_and_comp
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
 
+@pytest.mark.hours
 def test_a_new_life_begins_from_the_savepoint_of_the_one_before(client: HaClient, tmp_path: Path) -> None:
     """The sinks have two batches after the savepoint, whose records are kept beside it."""
     job = SupervisedJob(client, Stream(tmp_path), ("windows", "rows"))

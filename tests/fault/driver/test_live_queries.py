@@ -102,6 +102,7 @@ def receiver() -> Iterator[LineageReceiver]:
         yield started
 
 
+@pytest.mark.hours
 def test_events_of_a_driver_name_the_task_that_submitted_it(
     client: HaClient, receiver: LineageReceiver, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ writer.start().awaitTermination()
 """
 
 
+@pytest.mark.hours
 def test_a_query_that_commits_elsewhere_ends_its_run_with_the_reason(client: HaClient, tmp_path: Path) -> None:
     (tmp_path / SPARED).mkdir()
     job = SupervisedJob(client, Stream(tmp_path / SPARED))

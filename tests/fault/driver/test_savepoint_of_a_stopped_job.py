@@ -37,6 +37,7 @@ def test_on_a_mounted_path(client: HaClient, tmp_path: Path) -> None:
     saved_and_restored(SupervisedJob(client, Stream(tmp_path), ("windows", "rows")))
 
 
+@pytest.mark.hours
 @pytest.mark.usefixtures("jobs_on_s3")
 def test_on_s3(client: HaClient, tmp_path: Path) -> None:
     saved_and_restored(LayeredJob(client, Stream(tmp_path), ("windows", "rows")))

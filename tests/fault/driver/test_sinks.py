@@ -34,6 +34,7 @@ def written(output: Path, name: str) -> Counter[int]:
     return Counter(map(int, (output / name).read_text(encoding="utf-8").split()))
 
 
+@pytest.mark.hours
 def test_they_run_and_a_restore_repeats_what_came_after_the_cut(client: HaClient, tmp_path: Path) -> None:
     job, output = SupervisedJob(client, Stream(tmp_path), QUERIES), tmp_path / "out"
     job.options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False, retained_checkpoints=100)
@@ -120,6 +121,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("cell", SAMPLE, ids=lambda cell: str(cell.name))
 def test_the_output_is_that_of_one_batch(opened: Stage, cell: Cell) -> None:
     assert play(cell, opened).wrong == []

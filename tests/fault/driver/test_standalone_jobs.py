@@ -145,6 +145,7 @@ def test_a_job_without_executors_is_stalled_and_says_so(
     assert said.endswith("; the application has no executors")
 
 
+@pytest.mark.hours
 def test_a_script_that_waits_for_executors_before_its_first_query_is_stalled_and_says_so(
     config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:

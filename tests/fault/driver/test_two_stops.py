@@ -63,6 +63,7 @@ def answered(job: SupervisedJob, operation_id: str) -> Operation:
     return job.operation(operation_id)
 
 
+@pytest.mark.hours
 def test_it_holds_all_that_is_committed_and_a_killed_driver_leaves_it_to_the_next_one(
     gated: Callable[..., SupervisedJob],
 ) -> None:

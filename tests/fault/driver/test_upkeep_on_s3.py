@@ -53,6 +53,7 @@ def entries(job: LayeredJob, epoch: int, query: str) -> list[int]:
     return sorted(int(name) for name in job.files.names(f"{job.key(epoch)}/{query}/offsets/"))
 
 
+@pytest.mark.hours
 def test_the_collector_removes_only_files_that_a_running_query_and_the_next_driver_do_not_need(
     client: HaClient, tmp_path: Path
 ) -> None:

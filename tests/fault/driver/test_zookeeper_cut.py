@@ -81,6 +81,7 @@ def test_a_cut_of_85_percent_of_what_is_promised_stops_no_query(job: SupervisedJ
     terminate_and_compare(job, 4)
 
 
+@pytest.mark.hours
 def test_a_cancel_that_was_asked_for_during_a_cut_ends_the_run_and_no_other_driver_is_started(
     job: SupervisedJob, proxy: FaultProxy, zookeeper: str
 ) -> None:

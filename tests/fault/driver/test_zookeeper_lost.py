@@ -113,6 +113,7 @@ def test_a_table_that_compares_epochs_loses_no_row_when_its_zookeeper_was_lost(
             submit_helpers.kill_all(job._job)
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)

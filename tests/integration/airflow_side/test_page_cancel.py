@@ -138,6 +138,7 @@ def test_a_form_of_a_run_that_is_over_ends_no_other(  # noqa: PLR0917  # one of 
     assert [each.run for each in operations.list_operations(coordinator, paths)] == [2]
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)

@@ -101,6 +101,7 @@ def test_a_script_without_the_query_is_not_executed_behind_its_last_wait(tmp_pat
     assert "it starts other" in proof.starting.reason
 
 
+@pytest.mark.hours
 def test_a_file_sink_is_not_touched_and_a_query_without_state_is_started_too(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("stateless", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("stateless", checkpoint, tmp_path / "trace", "file"))
@@ -187,6 +188,7 @@ def test_spark_refuses_what_every_look_at_the_files_accepts(
     assert [finding.code for finding in proof.findings] == [Code.LOAD_REFUSED]
 
 
+@pytest.mark.hours
 def test_a_state_file_of_another_batch_is_loaded_and_its_rows_tell(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("hdfs-snappy", tmp_path / "place" / "c")
     shutil.copy(checkpoint / "state/0/0/1.delta", checkpoint / "state/0/0/3.delta")
@@ -207,6 +209,7 @@ def test_every_variable_of_transform_with_state_is_loaded(tmp_path: Path) -> Non
     assert [(s.reading.kind, s.reading.variable, sum(s.rows)) for s in proof.state] == [("variable", "count", 4)]
 
 
+@pytest.mark.hours
 def test_a_running_query_is_proven_from_a_copy(tmp_path: Path) -> None:
     with running_queries.running(tmp_path) as place:
         commits = place / "live" / "down" / "commits"

@@ -40,6 +40,7 @@ def no_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_helpers, "CONF", {key: CONF[key] for key in CONF if key != "spark.log.level"})
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_nothing_is_logged_of_a_batch_that_works(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(2)

@@ -84,6 +84,7 @@ def test_relative_output_ends_the_run_before_a_row_is_written(gated: SupervisedJ
         gated.recover()  # no second attempt with another directory
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_script_that_raises_fails_without_a_result(managed: ManagedJob) -> None:
     run = managed.submit(APPS / "raises.py", [])
@@ -98,6 +99,7 @@ def test_script_that_raises_fails_without_a_result(managed: ManagedJob) -> None:
     assert managed.coordinator.find(managed.paths.job_graph) is not None
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_submission_that_is_not_the_newest_does_not_lead(managed: ManagedJob) -> None:
     run = managed.submit(APPS / "raises.py", [])

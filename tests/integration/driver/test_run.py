@@ -56,6 +56,7 @@ def test_running_script_publishes_checkpoints_and_suspends_at_a_batch_boundary(
     assert managed.status.queries["rows"].input_rows == 6  # one file a batch
 
 
+@pytest.mark.hours
 @pytest.mark.long  # the quick suite drains after a kill, in tests/fault/driver
 def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(5)
@@ -81,6 +82,7 @@ def test_terminate_emits_every_open_window_and_keeps_the_sharp_checkpoint(manage
     assert not managed.working.with_name(managed.working.name + ".drain").exists()
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(managed: ManagedJob, stream: Stream) -> None:
     stream.feed(3)
@@ -96,6 +98,7 @@ def test_script_that_ends_by_itself_finishes_with_a_sharp_checkpoint(managed: Ma
     assert newest.cut == {"copy": managed.progress("copy").planned}
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_the_end_of_a_script_drops_a_query_that_it_was_restored_with_and_never_started(
     gated: SupervisedJob,

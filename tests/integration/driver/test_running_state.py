@@ -72,6 +72,7 @@ def test_a_job_runs_in_each_epoch_once_its_first_batch_is_committed(gated: Gated
     assert job.progress(2, "rows").committed > committed
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_a_job_without_data_runs_once_its_first_trigger_has_found_none(gated: Gated) -> None:
     job = gated("rows")

@@ -83,6 +83,7 @@ def test_the_functions_for_the_end_of_a_script_are_not_called_at_a_cancel(manage
     assert not own.with_name("own.log.end").exists()
 
 
+@pytest.mark.hours
 def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(
     managed: ManagedJob, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_job_with_nothing_but_a_console_is_saved_stopped_and_restored(managed:
     assert process.poll() is None, managed.log(again)
 
 
+@pytest.mark.hours
 def test_a_query_has_any_name_that_spark_takes(managed: ManagedJob, tmp_path: Path) -> None:
     names = ("Flattened Orders", "Flattened~20Orders", "a/b", "Заказы")
     written = tuple(map(query_directory, names))

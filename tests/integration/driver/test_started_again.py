@@ -63,6 +63,7 @@ def test_a_query_that_the_script_stopped_is_started_again_and_the_output_is_exac
     stop_and_compare(gated)
 
 
+@pytest.mark.hours
 def test_a_name_that_changes_with_every_start_is_refused_after_a_loss(gated: SupervisedJob) -> None:
     gated.stream.feed(1)
     gated.submit_script(APPS / "renamed.py", [str(gated.stream.source), str(gated.stream.output)])
