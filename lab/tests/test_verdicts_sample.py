@@ -15,7 +15,7 @@ from lab.verdicts.samples import CHOSEN, LIMIT, sampled, unpack
 from lab.verdicts.verdicts import verdict
 
 
-pytestmark = pytest.mark.slow  # unpacks recordings
+pytestmark = pytest.mark.long  # unpacks recordings
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +30,7 @@ def again(line: Line, case: Case, checkpoint: Path, copy: Path) -> Line:
     return replace(line, verdict=said, codes=codes)
 
 
-QUICK = {min(CHOSEN), max(CHOSEN)}  # the others: in `make test-long`
-
-
-@pytest.mark.parametrize(
-    "release", [pytest.param(each, marks=() if each in QUICK else pytest.mark.long) for each in sorted(CHOSEN)]
-)
+@pytest.mark.parametrize("release", sorted(CHOSEN))
 def test_a_verdict_agrees_with_the_release_or_has_a_reason(
     release: str, by_name: dict[str, Case], tmp_path: Path
 ) -> None:

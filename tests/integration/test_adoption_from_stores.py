@@ -34,7 +34,7 @@ from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.recorded_job import FILES, MORE, QUERY, assert_exact, continue_query, recorded_job
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 LAST = 13
 TARGET = JobKeys("copy").working_directory(1, "x")
 
@@ -75,7 +75,7 @@ def on_hdfs() -> Iterator[Callable[[], Elsewhere]]:
         yield lambda: Elsewhere(f"{hdfs.new_root()}/{QUERY}", StorageAccess(hdfs=hdfs.options()))
 
 
-@pytest.fixture(params=["on_s3", pytest.param("on_hdfs", marks=pytest.mark.long)])
+@pytest.fixture(params=["on_s3", "on_hdfs"])
 def elsewhere(request: pytest.FixtureRequest) -> Elsewhere:
     made: Elsewhere = request.getfixturevalue(request.param)()
     return made
@@ -191,7 +191,6 @@ def test_wrong_keys_are_named_and_not_told(config: HaConfig, coordinator: Coordi
 
 
 @pytest.mark.spark
-@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_spark_goes_on_from_what_was_adopted_and_the_output_is_exact(
     job: JobContext, elsewhere: Elsewhere, out: Path, tmp_path: Path

@@ -13,7 +13,7 @@ from tests.support.s3.s3_faults import FOR_EVER, Action, Fault, cut_answer, refu
 from tests.support.s3.s3_server import S3Access, any_server
 
 
-pytestmark = pytest.mark.timeout(120, func_only=True)  # the first test may have to build the server
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120, func_only=True)]  # the first may have to build the server
 
 QUICK = S3Limits(connect_timeout=3, read_timeout=3, attempts=4, deadline=25)
 

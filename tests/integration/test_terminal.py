@@ -28,7 +28,7 @@ from tests.support.checkpoints.three_checkpoints import three_checkpoints
 from tests.support.ctrl_c import spark_ha_with_ctrl_c
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 SPARK_HA = Path(sys.executable).with_name("spark-ha")
 COLOR = b"\x1b[1;31m"  # bold and red, as an error is
 
@@ -60,7 +60,6 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-@pytest.mark.long
 def test_no_color_is_honoured() -> None:
     colored, plain = at_a_terminal("job", "list"), at_a_terminal("job", "list", NO_COLOR="1")
 
@@ -90,7 +89,6 @@ def completed(line: str, **variables: str) -> tuple[list[str], str]:
     return done.stdout.split(), done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("shell", "offered"),
     [
@@ -118,12 +116,12 @@ def test_zsh_and_fish_complete_as_well(shell: str, offered: str) -> None:
     ("line", "offered"),
     [
         ("spark-ha job show ", ["flights"]),
-        pytest.param("spark-ha job show x", [], marks=pytest.mark.long),
-        pytest.param("spark-ha checkpoint show flights ", ["1", "2", "3"], marks=pytest.mark.long),
+        pytest.param("spark-ha job show x", []),
+        pytest.param("spark-ha checkpoint show flights ", ["1", "2", "3"]),
         ("spark-ha delete checkpoint flights checkpoint-", ["checkpoint-1", "checkpoint-2", "checkpoint-3"]),
-        pytest.param("spark-ha delete checkpoint nothing ", [], marks=pytest.mark.long),
-        pytest.param("spark-ha savepoint show flights ", ["friday"], marks=pytest.mark.long),
-        pytest.param("spark-ha job logs flights --run ", ["1"], marks=pytest.mark.long),
+        pytest.param("spark-ha delete checkpoint nothing ", []),
+        pytest.param("spark-ha savepoint show flights ", ["friday"]),
+        pytest.param("spark-ha job logs flights --run ", ["1"]),
     ],
 )
 def test_the_shell_completes_ids(config: HaConfig, coordinator: Coordinator, line: str, offered: list[str]) -> None:
@@ -133,7 +131,6 @@ def test_the_shell_completes_ids(config: HaConfig, coordinator: Coordinator, lin
     assert completed(line, **of_cluster(config)) == (offered, "")
 
 
-@pytest.mark.long
 def test_a_line_that_names_the_cluster_is_completed_from_that(config: HaConfig, coordinator: Coordinator) -> None:
     three_checkpoints(config, coordinator)
     place = f"--zookeeper {config.zookeeper} --storage-root {config.storage_root} --cluster-id {config.cluster_id}"
@@ -145,8 +142,8 @@ def test_a_line_that_names_the_cluster_is_completed_from_that(config: HaConfig, 
 @pytest.mark.parametrize(
     "hosts",
     [
-        pytest.param("", id="none named", marks=pytest.mark.long),
-        pytest.param("127.0.0.1:1", id="refused", marks=pytest.mark.long),
+        pytest.param("", id="none named"),
+        pytest.param("127.0.0.1:1", id="refused"),
         pytest.param("silent", id="no answer"),
     ],
 )
@@ -240,7 +237,6 @@ def watched(folder: Path, config: HaConfig, hosts: str, *words: str) -> Iterator
         process.wait()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
