@@ -12,7 +12,6 @@ import pytest
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.jobs.model import JobState, OperationState
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
-from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import APPS, PATIENCE
@@ -32,12 +31,6 @@ def started(gated: Gated, tmp_path: Path) -> tuple[SupervisedJob, Path]:
     job.await_committed(1, 3)
     job.await_alive(lambda: job.job.snapshot().latest_checkpoint is not None, "a checkpoint")
     return job, notes
-
-
-def run_of(job: SupervisedJob) -> RunView:
-    run = job.job.snapshot().run
-    assert run is not None
-    return run
 
 
 def calls(notes: Path) -> list[float]:
@@ -62,7 +55,7 @@ def test_nothing_is_committed_or_called_after_canceled_however_slow_the_clean_up
     driver = job.driver()
 
     cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
-    found = wait_until(lambda: run_of(job).result, timeout=PATIENCE, what="CANCELED", interval=0.005)
+    found = wait_until(lambda: job.run.result, timeout=PATIENCE, what="CANCELED", interval=0.005)
 
     assert not any(alive(process.pid) for process in driver)
     result = job.await_result()
@@ -86,7 +79,7 @@ def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gate
     results.parent.mkdir(parents=True, exist_ok=True)
     results.write_text("no directory: nothing can be written below it")
     driver = job.driver()
-    newest = run_of(job).newest
+    newest = job.run.newest
     assert newest is not None
     assert newest.started is not None
     supervisor_log = Path(newest.started.handle.log_path).with_name("supervisor.log")
@@ -94,7 +87,7 @@ def test_cancel_while_the_storage_does_not_answer_holds_once_it_does(gated: Gate
     cancel = job.job.request_cancel(operation_id="cancel", requested_by="test").operation_id
     wait_until(lambda: not any(alive(process.pid) for process in driver), timeout=PATIENCE, what="the driver's end")
     wait_until(lambda: supervisor_log.read_text().count("trying again") >= 3, timeout=PATIENCE, what="three tries")
-    assert run_of(job).result is None
+    assert job.run.result is None
     assert job.operation(cancel).state is OperationState.RUNNING
     results.unlink()
 

@@ -13,7 +13,6 @@ from airflow_provider_ha.errors import DecisionNeededError
 from airflow_provider_ha.jobs.model import Fallback
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
-from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
@@ -64,12 +63,6 @@ def unread_state(working: Path) -> list[Path]:
     return tables or [newest_state(working)]
 
 
-def run_of(job: SupervisedJob) -> RunView:
-    run = job.job.snapshot().run
-    assert run is not None
-    return run
-
-
 def fallback_of(job: SupervisedJob, epoch: int) -> Fallback:
     """Wait until an epoch works in a directory that it, or one before, has fallen back to."""
 
@@ -82,14 +75,6 @@ def fallback_of(job: SupervisedJob, epoch: int) -> Fallback:
     assert generation is not None
     assert generation.fallback is not None
     return generation.fallback
-
-
-def await_exit(job: SupervisedJob, attempt: int) -> None:
-    def ended() -> bool:
-        newest = run_of(job).newest
-        return newest is not None and newest.submission.attempt == attempt and newest.exit is not None
-
-    wait_until(ended, timeout=PATIENCE, what=f"the end of attempt {attempt}", interval=0.2)
 
 
 def goes_on_exactly(job: SupervisedJob, epoch: int, files: int = 3) -> None:
@@ -140,8 +125,8 @@ def test_a_directory_that_spark_refuses_is_replaced_by_the_next_attempt_and_coun
     job.stream.feed(1)
 
     job.recover()
-    await_exit(job, 2)
-    refused = run_of(job).newest
+    job.await_exit(2)
+    refused = job.run.newest
     assert refused is not None
     assert refused.exit is not None
     assert refused.exit.failure is not None, job.log(newest_only=True)
@@ -186,12 +171,12 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
     damage_directory(beyond_its_checkpoint(job))
 
     job.recover()
-    await_exit(job, 2)
+    job.await_exit(2)
 
     for _ in range(2):
         with pytest.raises(DecisionNeededError, match=r"LOSS_POSSIBLE.*--accept-verdicts LOSS_POSSIBLE"):
             job.recover()
-    assert len(run_of(job).submissions) == 2
+    assert len(job.run.submissions) == 2
     job.job.restore(
         RestoreRequest(
             job_id=job.job_id,
@@ -200,7 +185,7 @@ def test_a_fallback_that_may_lose_rows_waits_for_its_user(gated: Gated) -> None:
             accept_verdicts=frozenset({Verdict.SAFE, Verdict.LOSS_POSSIBLE}),
         )
     )
-    job.await_alive(lambda: run_of(job).run.number == 2 and job.job.snapshot().leader is not None, "run 2")
+    job.await_alive(lambda: job.run.run.number == 2 and job.job.snapshot().leader is not None, "run 2")
 
 
 @pytest.mark.hours

@@ -28,6 +28,7 @@ from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, Start
+from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.submit.requests import LATEST, LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
@@ -70,6 +71,13 @@ class SupervisedJob:
     def job(self) -> JobClient:
         """The client of the job."""
         return self.client.job(self.job_id)
+
+    @property
+    def run(self) -> RunView:
+        """The newest run."""
+        run = self.job.snapshot().run
+        assert run is not None
+        return run
 
     def submit(self, *, start_from: str = LATEST, accept: Iterable[Verdict] = ()) -> None:
         """Submit the script as a new run."""
@@ -225,11 +233,10 @@ class SupervisedJob:
 
     def supervisor(self) -> psutil.Process:
         """The supervisor of the newest submission."""
-        run = self.job.snapshot().run
-        assert run is not None
-        assert run.newest is not None
-        assert run.newest.started is not None
-        return psutil.Process(pid_of(run.newest.started))
+        newest = self.run.newest
+        assert newest is not None
+        assert newest.started is not None
+        return psutil.Process(pid_of(newest.started))
 
     def await_lost(self) -> None:
         """Wait until every process can see that the driver is gone."""
@@ -244,6 +251,15 @@ class SupervisedJob:
         found = self.job.operation(operation_id)
         assert found is not None
         return found
+
+    def await_exit(self, attempt: int) -> None:
+        """Wait until an attempt of the newest run has ended."""
+
+        def ended() -> bool:
+            newest = self.run.newest
+            return newest is not None and newest.submission.attempt == attempt and newest.exit is not None
+
+        wait_until(ended, timeout=PATIENCE, what=f"the end of attempt {attempt}", interval=0.2)
 
     def await_result(self) -> RunResult:
         """Wait until the run has its result, and its processes are proven dead."""
