@@ -242,7 +242,7 @@ def test_the_walk_tells_a_submit_a_checkpoint_and_a_restore() -> None:
         "operators/submit.py",
         "host/supervisor/main.py",
         "driver/bootstrap.py",
-        "driver/main.py",
+        "driver/driver.py",
         "operators/restore.py",
         "driver/checkpointing/start_point.py",
     ]

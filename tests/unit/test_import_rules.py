@@ -405,6 +405,24 @@ def test_importing_a_layer_does_not_load_what_it_must_not_need(layers: tuple[tup
     assert done.returncode == 0, done.stderr
 
 
+BEFORE_THE_LOCK = """
+import sys
+before = set(sys.modules)
+import airflow_provider_ha.driver.main
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+@pytest.mark.slow
+def test_a_driver_asks_for_the_lock_with_half_of_its_modules() -> None:
+    """The job is down until a driver has the lock. The other half is loaded while ZooKeeper answers."""
+    done = subprocess.run([sys.executable, "-c", BEFORE_THE_LOCK], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+
+    assert len(loaded) <= 346, "half of the 692 that a driver of release 0.1 loaded before the lock"
+    assert not loaded & {"pyspark", "py4j", "urllib3", "psutil", "xxhash", "airflow_provider_ha.driver.driver"}
+
+
 def importable(layer: str) -> list[str]:
     return [
         "airflow_provider_ha." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")

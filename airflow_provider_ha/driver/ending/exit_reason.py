@@ -16,9 +16,11 @@ import threading
 from enum import IntEnum
 from pathlib import Path
 
+from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.drivers.driver_spec import OWNER_ONLY, write_private
-from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.runs.submissions import MESSAGE_LIMIT, Failure, FailureKind
 from airflow_provider_ha.redaction import public
+from airflow_provider_ha.storage.outage import is_outage
 
 
 class ExitCode(IntEnum):
@@ -112,3 +114,24 @@ def read_details(directory: Path) -> Failure | None:
         return Failure.model_validate(json.loads((directory / FAILURE_FILE).read_bytes())["failure"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def failure_of_driver(error: BaseException) -> Failure:
+    """Return the failure of a part of the driver itself, never of the application."""
+    retryable = error.retryable if isinstance(error, HaError) else is_outage(error)
+    kind = FailureKind.OUTAGE if retryable else FailureKind.UNKNOWN
+    try:
+        message = str(error)
+    except BaseException:  # noqa: BLE001  # an unprintable error must not keep the process alive
+        message = ""
+    return Failure(kind=kind, error_class=name_of(error), message=first_line(message, MESSAGE_LIMIT))
+
+
+def name_of(error: BaseException | None) -> str:
+    """Return the class of an error; empty without one."""
+    return type(error).__name__ if error is not None else ""
+
+
+def first_line(text: str, limit: int) -> str:
+    """Return the first line of a text without secrets, cut at *limit* characters."""
+    return public(text).strip().partition("\n")[0][:limit]

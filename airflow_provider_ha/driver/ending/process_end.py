@@ -1,7 +1,4 @@
-"""End of the driver's process: the record of its failure, then an immediate exit, with or without JVM and leadership.
-
-The record has text, query and batch, without secrets. Its functions never raise: a driver that is about to end must
-complete its exit, and undetermined facts stay unknown.
+"""End of the driver's process: an immediate exit, with or without JVM and leadership.
 
 A process that lost its job must not write: no ``finally``, no ``atexit``, no graceful end of Spark, which would commit
 the batch in flight (design, contract 8).
@@ -28,152 +25,18 @@ import signal
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from airflow_provider_ha.coordination.leadership import Leadership
-from airflow_provider_ha.driver.ending.exit_reason import ExitCode, write_failure
-from airflow_provider_ha.driver.ending.failure_kinds import FailureVerdict, classify
-from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, failure_of_driver, write_failure
 from airflow_provider_ha.driver.script_environment import flush_files
-from airflow_provider_ha.errors import ApplicationRefusedError, HaError, LeadershipError
-from airflow_provider_ha.jobs.job_graph import JobGraph
-from airflow_provider_ha.jobs.runs.submissions import MESSAGE_LIMIT, NAME_LIMIT, Failure, FailureKind
-from airflow_provider_ha.redaction import public
-from airflow_provider_ha.storage.outage import is_outage
+from airflow_provider_ha.errors import ApplicationRefusedError, LeadershipError
+from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 
 
 log = logging.getLogger(__name__)
-_DEEPEST = 20
-# Spark's text for a batch in which no task wrote state: its function did not read the frame.
-_UNREAD = "CheckpointInfo length: 0"
-_QUERY_ENDED = frozenset({"StreamingQueryException"})  # raised by awaiting a failed query
-
-
-def failure_of_run(script: BaseException | None, registry: QueryRegistry, *, modules: Collection[str]) -> Failure:
-    """Return why a run's script or its queries failed. If several failed together, an outage explains all failures.
-
-    :param script: The exception of the script; ``None`` when it ended normally.
-    :param modules: Top-level names of the application's own modules.
-    """
-    try:
-        return _failure_of_run(script, registry, modules)
-    except Exception:  # the JVM or the file system may be gone
-        log.exception("could not determine why the run failed")
-        return Failure(error_class=_name(script))
-
-
-def failure_of_driver(error: BaseException) -> Failure:
-    """Return the failure of a part of the driver itself, never of the application."""
-    retryable = error.retryable if isinstance(error, HaError) else is_outage(error)
-    kind = FailureKind.OUTAGE if retryable else FailureKind.UNKNOWN
-    try:
-        message = str(error)
-    except BaseException:  # noqa: BLE001  # an unprintable error must not keep the process alive
-        message = ""
-    return Failure(kind=kind, error_class=_name(error), message=_line(message, MESSAGE_LIMIT))
-
-
-def own_modules(graph: JobGraph) -> frozenset[str]:
-    """Return the top-level names of the modules that travel with an application."""
-    artifacts = (graph.application, *graph.modules, *graph.py_files)
-    return frozenset(Path(artifact.name).name.partition(".")[0] for artifact in artifacts)
-
-
-def text_of(error: BaseException) -> str:
-    """Return an error with its causes: as Python prints them, and the JVM's stacks, which pyspark keeps separately."""
-    return "\n".join(_texts(error))
-
-
-def text_of_queries(registry: QueryRegistry) -> str:
-    """Return the errors of the failed queries, with their causes; empty if they are unavailable."""
-    try:
-        return "\n".join(text_of(error) for _, error in failed_queries(registry.started))
-    except Exception:  # noqa: BLE001  # the JVM may be gone
-        return ""
-
-
-def _failure_of_run(script: BaseException | None, registry: QueryRegistry, modules: Collection[str]) -> Failure:
-    found = [_of_query(query, error, modules) for query, error in failed_queries(registry.started)]
-    echo = bool(found) and (isinstance(script, SystemExit) or _name(script) in _QUERY_ENDED)
-    if script is not None and not echo:
-        found.insert(0, _of_script(script, registry, modules))
-    for kind in (FailureKind.OUTAGE, FailureKind.UNKNOWN, FailureKind.APPLICATION):
-        if (first := next((failure for failure in found if failure.kind is kind), None)) is not None:
-            return first
-    return Failure(error_class=_name(script))
-
-
-def failed_queries(started: Iterable[StartedQuery]) -> Iterator[tuple[StartedQuery, BaseException]]:
-    """Yield the queries that failed, with their errors."""
-    for query in started:
-        error = query.handle.exception()
-        if error is not None:
-            yield query, error
-
-
-def _of_query(query: StartedQuery, error: BaseException, modules: Collection[str]) -> Failure:
-    verdict = classify(text_of(error), modules=modules)
-    failure = _failure(verdict, error, query=query.name, batches={query.name: query.status().committed})
-    if _UNREAD not in failure.message:
-        return failure
-    why = f"the function of query {query.name!r} has not read its frame, and a query with state needs that"
-    return failure.model_copy(update={"message": f"{why} ({failure.message})"[:MESSAGE_LIMIT]})
-
-
-def _of_script(error: BaseException, registry: QueryRegistry, modules: Collection[str]) -> Failure:
-    verdict = classify(text_of(error), modules=modules)
-    batches = {query.name: query.status().committed for query in registry.members}
-    failure = _failure(verdict, error, query=None, batches=batches)
-    if not isinstance(error, SystemExit):
-        return failure
-    said = f"exit status {error.code}" if isinstance(error.code, int) else f"exit status 1: {error.code}"
-    return failure.model_copy(update={"error_class": _name(error), "message": _line(said, MESSAGE_LIMIT)})
-
-
-def _failure(verdict: FailureVerdict, error: BaseException, *, query: str | None, batches: dict[str, int]) -> Failure:
-    link = verdict.link
-    name = _name(error)
-    if link is not None:
-        name = link.short if link.name.startswith("pyspark.errors.") else link.name
-    message = link.message if link is not None else str(error)
-    return Failure(
-        kind=verdict.kind,
-        error_class=_line(name, NAME_LIMIT),
-        message=_line(message, MESSAGE_LIMIT),
-        query=query,
-        batches=batches,
-        location=_line(verdict.location, NAME_LIMIT),
-    )
-
-
-def _texts(error: BaseException) -> Iterator[str]:
-    seen: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting and len(seen) < _DEEPEST:
-        link = waiting.pop(0)
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield "".join(traceback.format_exception(type(link), link, link.__traceback__, chain=False))
-        stack = getattr(link, "_stackTrace", None)  # pyspark's: of the throwable, with its causes
-        if isinstance(stack, str):
-            yield stack
-        # Also a hidden cause: an exception raised "from None" still has its context.
-        causes = (link.__cause__, link.__context__, getattr(link, "_cause", None))
-        waiting.extend(cause for cause in causes if isinstance(cause, BaseException))
-
-
-def _name(error: BaseException | None) -> str:
-    return type(error).__name__ if error is not None else ""
-
-
-def _line(text: str, limit: int) -> str:
-    return public(text).strip().partition("\n")[0][:limit]
-
-
 WORDS_SECONDS = 5.0  # for the messages of a driver that leads until it ends
 REPARENT_SECONDS = 0.5
 _ECHOES = (ExitCode.FAILED, ExitCode.RESTART_WANTED)

@@ -25,12 +25,11 @@ from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.checkpointing.progress import ProgressRecorder
 from airflow_provider_ha.driver.checkpointing.publish_loop import PublishLoop
 from airflow_provider_ha.driver.checkpointing.publisher import Publisher
-from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode, failure_of_driver
 from airflow_provider_ha.driver.ending.failure_kinds import links
-from airflow_provider_ha.driver.ending.process_end import (
-    ProcessTerminator,
+from airflow_provider_ha.driver.ending.process_end import ProcessTerminator
+from airflow_provider_ha.driver.ending.run_failure import (
     failed_queries,
-    failure_of_driver,
     failure_of_run,
     own_modules,
     text_of,

@@ -7,15 +7,10 @@ S3A is no part of Spark: its jars come with the job, or were added to the Spark 
 it can create an object conditionally. Other reads and writes of a script keep the conf of its user, with other
 endpoints and other keys. The conf of the work root holds secrets: the driver sets it in its JVM, and Spark's own RPC
 brings it to the executors. It is on no disk.
-
-The preload does not touch the job. Done under the lock, while the job is down, importing pyspark and reaching the JVM
-took more than half a second of every recovery.
 """
 
 from __future__ import annotations
 
-import logging
-import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -331,6 +326,12 @@ def warm_up(jvm: Any, root: str, site: Mapping[str, str]) -> None:
     jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(quote(root, safe=":/@")), conf).close()
 
 
+def warm_up_for(config: HaConfig) -> None:
+    """Load S3A's classes into this driver's JVM, if the work root needs them: this takes a second."""
+    if needs_component(config):
+        warm_up(gateway(), hadoop_uri(config.work_uri), s3a_conf(config))
+
+
 def _check_hadoop(jvm: Any, root: str) -> None:
     found = str(jvm.org.apache.hadoop.util.VersionInfo.getVersion())
     match = _RELEASE.match(found)
@@ -347,29 +348,3 @@ def _reason(error: Exception) -> str:
     """Return Java's message, without its stack."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.toString() if thrown is not None else error)[:500]
-
-
-log = logging.getLogger(__name__)
-
-
-def preload(config: HaConfig) -> None:
-    """Start in another thread, and return immediately.
-
-    A thread that imports the same modules waits on Python's import locks. A failure here recurs where the resource is
-    needed, and is reported there.
-    """
-    threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True).start()
-
-
-def _preload(config: HaConfig) -> None:
-    try:
-        import pyspark.sql  # pyspark is imported inside functions
-        import pyspark.sql.streaming.query  # the same
-        import pyspark.sql.streaming.readwriter  # noqa: F401  # the same
-
-        if "PYSPARK_GATEWAY_PORT" in os.environ:  # else pyspark would start another JVM
-            jvm = gateway()
-            if needs_component(config):  # S3A takes a second to be loaded
-                warm_up(jvm, hadoop_uri(config.work_uri), s3a_conf(config))
-    except Exception as error:  # noqa: BLE001  # reported where it is needed
-        log.info("pyspark is not ready yet: %s", error)

@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.driver.ending.failure_kinds import is_of_spark, links, never_passes
-from airflow_provider_ha.driver.ending.process_end import failed_queries, text_of
+from airflow_provider_ha.driver.ending.run_failure import failed_queries, text_of
 from airflow_provider_ha.driver.members.driver_session import DriverSession
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.queries.script_reads_and_writes import streams

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.driver.ending.process_end import text_of
+from airflow_provider_ha.driver.ending.run_failure import text_of
 
 
 CORPUS = Path(__file__).parents[2] / "data" / "failures"

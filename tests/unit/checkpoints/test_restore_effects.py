@@ -24,7 +24,7 @@ PACKAGE = Path(airflow_provider_ha.__file__).parent
 PLAN_FIELDS = set(RestorePlan.model_fields)
 QUERY_FIELDS = set(QueryPlan.model_fields)
 # Hands the plan on as a whole: to its carriers, or into a log line; the last one names its cut in an error.
-HANDS_ON = {"driver/assembly.py", "driver/main.py", "driver/queries/query_fit.py"}
+HANDS_ON = {"driver/assembly.py", "driver/driver.py", "driver/queries/query_fit.py"}
 
 
 @dataclass(frozen=True, slots=True)

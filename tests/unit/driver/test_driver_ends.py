@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.driver import driver as led_driver
 from airflow_provider_ha.driver import main
 from airflow_provider_ha.driver.assembly import Assembly
 from airflow_provider_ha.driver.checkpointing.origin import OriginKind
@@ -111,21 +112,23 @@ def test_a_driver_that_cannot_lead_ends_with_what_kept_it(
 
 def test_whatever_a_leading_driver_raises_ends_its_process(way_out: WayOut, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that lived on would hold the lock."""
-    assert entered(way_out, monkeypatch, Driver=failing(BUG)) == ("thread failed", BUG)
+    monkeypatch.setattr(led_driver, "Driver", failing(BUG))
+
+    assert entered(way_out, monkeypatch) == ("thread failed", BUG)
 
 
 def driver(way_out: WayOut, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """Return a driver that leads, and the writer of its run."""
     writer = MagicMock()
-    monkeypatch.setattr(main, "JobWriter", lambda **_: writer)
-    made = object.__new__(main.Driver)
+    monkeypatch.setattr(led_driver, "JobWriter", lambda **_: writer)
+    made = object.__new__(led_driver.Driver)
     made._exit = way_out  # type: ignore[assignment]
     made._clock = MagicMock()
     made._led, made._keys, made._area = MagicMock(), MagicMock(), MagicMock()
     made._spec, made._checkpoints = MagicMock(), MagicMock()
-    monkeypatch.setattr(main, "read_record", lambda *_: None)
+    monkeypatch.setattr(led_driver, "read_record", lambda *_: None)
     monkeypatch.setattr(made, "_published", dict)
-    monkeypatch.setattr(main, "JobJournal", MagicMock())
+    monkeypatch.setattr(led_driver, "JobJournal", MagicMock())
     return made, writer
 
 
@@ -133,7 +136,7 @@ def test_an_outage_before_the_script_leaves_the_run_to_the_next_driver(
     way_out: WayOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, writer = driver(way_out, monkeypatch)
-    monkeypatch.setattr(main, "prepare_start", failing(StorageUnavailableError("the work root does not answer")))
+    monkeypatch.setattr(led_driver, "prepare_start", failing(StorageUnavailableError("the work root does not answer")))
 
     with pytest.raises(Left):
         made.run()
@@ -146,7 +149,7 @@ def test_what_no_next_driver_can_do_better_is_an_error_of_this_one(
     way_out: WayOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, writer = driver(way_out, monkeypatch)
-    monkeypatch.setattr(main, "prepare_start", failing(ConfigurationError("the plan names another root")))
+    monkeypatch.setattr(led_driver, "prepare_start", failing(ConfigurationError("the plan names another root")))
 
     with pytest.raises(ConfigurationError, match="another root"):
         made.run()
@@ -156,7 +159,7 @@ def test_what_no_next_driver_can_do_better_is_an_error_of_this_one(
 
 def test_a_restore_that_is_refused_ends_its_run(way_out: WayOut, monkeypatch: pytest.MonkeyPatch) -> None:
     made, writer = driver(way_out, monkeypatch)
-    monkeypatch.setattr(main, "prepare_start", failing(RestoreRefusedError("the output has changed")))
+    monkeypatch.setattr(led_driver, "prepare_start", failing(RestoreRefusedError("the output has changed")))
 
     with pytest.raises(Left):
         made.run()
@@ -169,7 +172,7 @@ def test_a_fallback_that_needs_a_decision_leaves_the_run_as_it_is(
     way_out: WayOut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, writer = driver(way_out, monkeypatch)
-    monkeypatch.setattr(main, "prepare_start", failing(DecisionNeededError("decide it")))
+    monkeypatch.setattr(led_driver, "prepare_start", failing(DecisionNeededError("decide it")))
 
     with pytest.raises(Left):
         made.run()

@@ -12,8 +12,9 @@ import pytest
 from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.driver.ending.process_end import failure_of_driver, failure_of_run, own_modules, text_of
+from airflow_provider_ha.driver.ending.exit_reason import failure_of_driver
 from airflow_provider_ha.driver.ending.run_end import refused, refused_directory, refuses
+from airflow_provider_ha.driver.ending.run_failure import failure_of_run, own_modules, text_of
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
