@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -188,6 +188,14 @@ class Assembly:
             way_back=lambda: previous.way_back,
             ask_topics=noted.ask,
         )
+        housekeeping = Housekeeping(
+            RunStore(led.coordinator, led.paths),
+            led.leadership,
+            self.checkpoints,
+            self.area,
+            origin.key,
+            partial(has_earlier_life, led.coordinator, led.paths, JobJournal(led.store, self._keys)),
+        )
         return DriverParts(
             origin=origin,
             previous=previous,
@@ -204,7 +212,7 @@ class Assembly:
                 self.way_out.thread_failed,
                 settled=ledger.complete,
                 running=self.spec.note_running,
-                clean=self._cleaning(origin.key).turn,
+                clean=self._cleaning(housekeeping).turn,
             ),
             recorder=recorder,
             stall_watch=StallWatch(
@@ -222,14 +230,7 @@ class Assembly:
                 self.spec.home.application_directory / "application" / led.graph.application.name, led.graph.arguments
             ),
             main_thread=MainThread(),
-            housekeeping=Housekeeping(
-                RunStore(led.coordinator, led.paths),
-                led.leadership,
-                self.checkpoints,
-                self.area,
-                origin.key,
-                partial(has_earlier_life, led.coordinator, led.paths, JobJournal(led.store, self._keys)),
-            ),
+            housekeeping=housekeeping,
             component=component,
         )
 
@@ -327,7 +328,7 @@ class Assembly:
             source=progress_source(registry, self.clock, cheap_listing=self.area.cheap_listing, heard=heard),
         )
 
-    def _cleaning(self, current: str) -> RemovalTurns:
+    def _cleaning(self, housekeeping: Housekeeping) -> RemovalTurns:
         led = self.led
         journal = JobJournal(led.store, self._keys)
         past = PastAttempts(
@@ -359,9 +360,16 @@ class Assembly:
         )
         files = open_files(self.spec.config)
         collector = (
-            WorkingFilesCollector(self.checkpoints, files, lambda: current, self.clock.lease_time) if files else None
+            WorkingFilesCollector(self.checkpoints, files, lambda: housekeeping.current, self.clock.lease_time)
+            if files
+            else None
         )
-        return RemovalTurns(self.checkpoints, led.leadership, self.clock, past.clear, collector)
+
+        def earlier() -> Iterator[None]:
+            yield from housekeeping.finish_earlier(led.run.number)
+            yield from past.clear()
+
+        return RemovalTurns(self.checkpoints, led.leadership, self.clock, earlier, collector)
 
 
 def spark_version() -> str:

@@ -105,7 +105,6 @@ class Driver:
         except (ApplicationRefusedError, RestoreRefusedError) as error:
             writer.end(JobState.FAILED, reason=str(error))
             self._exit.leave(ExitCode.REFUSED, str(error))
-        parts.housekeeping.finish_earlier(self._led.run.number)
         parts.patches.apply()
         refuse_relative_writes(lifecycle)
         refuse_streams(lifecycle)

@@ -226,7 +226,9 @@ def by_publisher(end: Callable[[BaseException], None]) -> None:
 
 
 def by_removal(end: Callable[[BaseException], None]) -> None:
-    RemovalLoop(fail, end).start()
+    loop = RemovalLoop(fail, end)
+    loop.start()
+    loop.begin()
 
 
 def by_operations(end: Callable[[BaseException], None]) -> None:

@@ -6,6 +6,8 @@ failed removal is logged and disturbs no other work (C3); a lost leadership ends
 Invariant: every turn processes the deletion list before any other work, even if that work fails: the listed objects
 hold disk space, and too many of them stop publication. All other work runs for a few seconds at a time.
 
+Nothing is removed on the way of a recovery to its first batch: the disk and the store are needed there.
+
 Invariant: while a checkpoint or savepoint cannot be read, the lowest cut is not known, and every note stays. An
 unreadable note keeps the others of its query.
 """
@@ -31,6 +33,7 @@ from airflow_provider_ha.jobs.model import JobState
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
+IDLE_SECONDS = 120.0  # without a batch: the source is idle, and nothing waits for the disk
 
 
 Clean = Callable[[Callable[[], bool]], bool]
@@ -40,6 +43,8 @@ Clean = Callable[[Callable[[], bool]], bool]
 class RemovalLoop:
     """Cleans up when woken, and again every half a minute; immediately while work is left.
 
+    Its first turn, which continues the work of an earlier leader, comes with the first batch, or two minutes later.
+
     :param clean: Removes superfluous objects. It should return when the loop is woken or stopped.
     :param failed: Called with the error of a thread that cannot continue.
     """
@@ -47,14 +52,18 @@ class RemovalLoop:
     def __init__(self, clean: Clean, failed: Callable[[BaseException], None]) -> None:
         self._clean = clean
         self._failed = failed
+        self._first = threading.Event()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="removal", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; its first turn continues the work of an earlier leader."""
-        self._wake.set()
+        """Start the thread."""
         self._thread.start()
+
+    def begin(self) -> None:
+        """Allow the first turn. Does not block."""
+        self._first.set()
 
     def wake(self) -> None:
         """Clean up soon. Does not block."""
@@ -63,12 +72,14 @@ class RemovalLoop:
     def stop(self) -> None:
         """End the thread after a last turn."""
         self._stopping.set()
+        self._first.set()
         self._wake.set()
         self._thread.join()
 
     def _run(self) -> None:
         try:
-            done = True
+            self._first.wait(IDLE_SECONDS)
+            done = False
             while True:
                 if done:
                     self._wake.wait(RETRY_SECONDS)
@@ -238,7 +249,10 @@ class PublishLoop:
                 standing = self._standing() if self._registry.settled else None
                 if standing is not None and not self._lifecycle.stopping.is_set():
                     self._writer.set_state(*standing)
-                if self._publisher.tick() is not None:
+                published = self._publisher.tick()
+                if self._registry.advanced:
+                    self._removal.begin()
+                if published is not None:
                     self._removal.wake()
                 if self._registry.settled:
                     self._settled()

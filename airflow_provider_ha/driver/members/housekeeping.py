@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -32,7 +32,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Delete, Re
 from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
-from airflow_provider_ha.errors import HaError, RecordCorruptError, VersionConflictError
+from airflow_provider_ha.errors import HaError, LeadershipError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.removal.past_runs import PastRuns
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRunStore
@@ -206,11 +206,18 @@ class Housekeeping:
     current: str
     earlier_life: Callable[[], bool] = lambda: False
 
-    def finish_earlier(self, run: int) -> None:
-        """Clean up after the runs before *run* whose results are still DIRTY, and after the lost epochs of *run*."""
-        self._clean([number for number in self.runs.numbers() if number < run])
+    def finish_earlier(self, run: int) -> Iterator[None]:
+        """Clean up after the runs before *run* whose results are still DIRTY, and after the lost epochs of *run*.
+
+        Yields after each directory.
+
+        :raises LeadershipError: This process may no longer write for the job.
+        """
+        yield from self._clean([number for number in self.runs.numbers() if number < run])
         try:
-            self._remove_fenced()
+            yield from self._remove_fenced()
+        except LeadershipError:
+            raise
         except (HaError, OSError) as error:
             log.warning("fenced working directories stay; the next driver tries again: %s", error)
 
@@ -220,39 +227,43 @@ class Housekeeping:
             self.checkpoints.shutdown(self.leadership, terminal=True)
         except (HaError, OSError) as error:
             log.warning("old checkpoints stay on the list of deletions; the next driver tries again: %s", error)
-        self._clean([run])
+        try:
+            for _ in self._clean([run]):
+                pass
+        except LeadershipError as error:
+            log.warning("the next leader cleans up after run %d: %s", run, error)
 
-    def _clean(self, numbers: Sequence[int]) -> None:
+    def _clean(self, numbers: Sequence[int]) -> Iterator[None]:
         """Clean up; a failure affects neither the run nor its end: the result stays DIRTY."""
         try:
             # guard: dirty-first-driver
             dirty = [number for number, found in self.runs.results(numbers).items() if found.cleanup == "DIRTY"]
             if dirty:
-                self._remove_directories()
+                yield from self._remove(self._superfluous())
             for number in dirty:
                 if (mark := self.runs.clean_op(number)) is not None:
                     self.leadership.commit(mark)
         except VersionConflictError:
             return  # another process marked it
+        except LeadershipError:
+            raise
         except (HaError, OSError) as error:
             log.warning("finished runs could not be cleaned up; the next run tries again: %s", error)
 
-    def _remove_directories(self) -> None:
-        for key in self._superfluous():
-            self._remove(key)
-
-    def _remove_fenced(self) -> None:
+    def _remove_fenced(self) -> Iterator[None]:
         """Remove the fenced directories of earlier epochs, except the newest, and the drains of earlier runs."""
         superfluous = self._superfluous()
         fenced = [key for key in superfluous if self.area.fenced(key) == key and not is_drain(key)]
-        for key in (*fenced[:-1], *filter(is_drain, superfluous)):
-            self._remove(key)
+        yield from self._remove([*fenced[:-1], *filter(is_drain, superfluous)])
 
     def _superfluous(self) -> list[str]:
         if self.earlier_life():
             return []
         return superfluous_directories(self.checkpoints, self.area, self.current, drains_after=self.runs.drains_after())
 
-    def _remove(self, key: str) -> None:
-        log.info("working directory %s is removed", key)
-        self.area.remove(key)
+    def _remove(self, keys: Iterable[str]) -> Iterator[None]:
+        for key in keys:
+            self.leadership.prove()
+            log.info("working directory %s is removed", key)
+            self.area.remove(key)
+            yield

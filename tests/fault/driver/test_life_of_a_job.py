@@ -293,6 +293,7 @@ class LongCut:
     last_commit: float
     following: SubmissionView
     epoch: int
+    first_directory_at_first_batch: bool
 
 
 @pytest.fixture(scope="module")
@@ -308,11 +309,17 @@ def long_cut(job: SupervisedJob, proxy: FaultProxy, killed_jvm: KilledJvm) -> Lo
     survived = time.monotonic() - began
     threading.Event().wait(max(0.0, TIMINGS.session_timeout - survived))
     commits = [path.stat().st_mtime for path in working.glob("*/commits/[0-9]*")]
+    (first,) = job.live.glob("e1-*.dead")
+    job.close_gate("plan")
     proxy.heal()
     following = attempt(job, 3)
     job.stream.feed(1)
+    job.await_held("plan")
+    stays = first.is_dir()
+    job.open_gate("plan")
     job.await_read(3)
-    return LongCut(cut_at, max(commits), following, job.job.snapshot().epoch)
+    wait_until(lambda: not first.exists(), timeout=PATIENCE, what="the removal of the first epoch's directory")
+    return LongCut(cut_at, max(commits), following, job.job.snapshot().epoch, stays)
 
 
 def test_a_driver_that_is_cut_off_commits_nothing_once_another_one_may_lead(long_cut: LongCut) -> None:
@@ -322,6 +329,11 @@ def test_a_driver_that_is_cut_off_commits_nothing_once_another_one_may_lead(long
 def test_a_driver_that_ended_because_of_a_cut_is_started_again_when_zookeeper_answers(long_cut: LongCut) -> None:
     assert long_cut.following.submission.requested_by.startswith(BY)
     assert long_cut.epoch == 3
+
+
+def test_a_recovery_removes_the_directory_of_an_older_epoch_after_its_first_batch_only(long_cut: LongCut) -> None:
+    """The fixture waits for the removal. It took seconds of each recovery, and more with more files."""
+    assert long_cut.first_directory_at_first_batch
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def test_the_driver_of_the_next_run_removes_the_fork_of_a_drain(job: Job) -> Non
     run_with_result(job, 1, epoch=2)
     create_run(job, 2)
 
-    housekeeping(job).finish_earlier(2)
+    list(housekeeping(job).finish_earlier(2))
 
     assert names(live) == ["e3-new"]
 
@@ -153,7 +153,7 @@ def test_result_that_a_crash_left_dirty_is_cleaned_by_the_next_runs_leader(job: 
     run_with_result(job, 1)
     run_with_result(job, 2)
 
-    housekeeping(job).finish_earlier(2)
+    list(housekeeping(job).finish_earlier(2))
 
     assert names(live) == ["e3-new"]
     assert (cleanup(job, 1), cleanup(job, 2)) == ("CLEAN", "DIRTY")
@@ -165,7 +165,7 @@ def test_driver_of_a_long_run_keeps_the_newest_fenced_directory_only(job: Job) -
         job, "e9-a.dead", "e10-b.dead", "e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"
     )
 
-    housekeeping(job, "e13-new").finish_earlier(1)
+    list(housekeeping(job, "e13-new").finish_earlier(1))
 
     assert names(live) == ["e11-c.dead", "e11-c.drain", "e12-half", "e13-new", "e14-later", "e15-d.dead"]
 
@@ -179,7 +179,7 @@ def test_the_fork_of_an_unfinished_drain_stays_where_a_fence_renames_nothing(job
     create_run(job, 1)
     keeper = Housekeeping(RunStore(job.coordinator, job.paths), job.leadership, job.checkpoints, area, f"{live}e4-new")
 
-    keeper.finish_earlier(1)
+    list(keeper.finish_earlier(1))
 
     assert area.list(live) == ["e2-b.drain", "e3-c", "e4-new"]
 
@@ -194,7 +194,7 @@ def test_the_newest_fenced_directory_stays_beside_the_fork_of_an_earlier_run(job
     job.coordinator.commit(runs.clean_op(1) or pytest.fail("it is CLEAN already"))
     create_run(job, 2)
 
-    Housekeeping(runs, job.leadership, job.checkpoints, area, f"{live}e4-new").finish_earlier(2)
+    list(Housekeeping(runs, job.leadership, job.checkpoints, area, f"{live}e4-new").finish_earlier(2))
 
     assert area.list(live) == ["e2-b", "e4-new"]
 
@@ -205,7 +205,7 @@ def test_fenced_directory_that_a_checkpoint_without_a_pin_lies_in_stays_while_th
     made = job.checkpoint(1, 5, pin=False).model_copy(update={"directory": f"{base}/live/e1-a"})
     job.checkpoints.add(job.leadership, made)
 
-    housekeeping(job, "e4-new").finish_earlier(1)
+    list(housekeeping(job, "e4-new").finish_earlier(1))
 
     assert names(live) == ["e1-a.dead", "e3-c.dead", "e4-new"]
 
@@ -215,7 +215,7 @@ def test_no_fenced_directory_is_removed_while_a_checkpoint_cannot_be_read(job: J
     job.add(1, 5)
     job.coordinator.commit(SetData(job.paths.checkpoint(1), b"garbled"))
 
-    housekeeping(job).finish_earlier(1)
+    list(housekeeping(job).finish_earlier(1))
 
     assert names(live) == ["e1-a.dead", "e2-b.dead", "e3-new"]
 
@@ -231,7 +231,7 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
         (live / after).mkdir()
         prepare_recovery(LinkedWorkArea(live), fenced.name, after)
         carry(LocalTree(fenced), LocalTree(live / after), {QUERY: 6})
-        housekeeping(job, after).finish_earlier(1)
+        list(housekeeping(job, after).finish_earlier(1))
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)
 

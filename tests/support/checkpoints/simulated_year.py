@@ -252,7 +252,7 @@ class Driver:
         of.journal.generation(of.progress.generation)
         of.note()
         housekeeping = Housekeeping(of.runs, self.leadership, checkpoints, LinkedWorkArea(of.config.work_path), key)
-        housekeeping.finish_earlier(1)
+        list(housekeeping.finish_earlier(1))
         self.query = WrittenQuery(path_on_this_host(self.origin.directory), batch=of.progress.batch)
         self.publisher = self.make_publisher()
         past = PastAttempts(

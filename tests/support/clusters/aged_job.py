@@ -180,7 +180,7 @@ class AgedJob:
         directory = self._work(leadership, number)
         checkpoints = CheckpointStore(job.coordinator, job.store, job.paths, job.keys, self.area, clock=self.clock)
         housekeeping = Housekeeping(job.runs, leadership, checkpoints, self.area, directory)
-        housekeeping.finish_earlier(number)
+        list(housekeeping.finish_earlier(number))
         self._publish(checkpoints, leadership, number, directory)
         if self.cleaning:
             self._clean(checkpoints, leadership, number)

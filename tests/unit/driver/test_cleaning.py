@@ -191,11 +191,12 @@ class Cleaning:
         return True
 
 
-def test_it_cleans_at_the_start_when_it_is_woken_and_at_the_end() -> None:
+def test_it_cleans_at_the_first_batch_when_it_is_woken_and_at_the_end() -> None:
     """The first turn does what an earlier leader has left; the last one leaves nothing behind."""
     cleaning = Cleaning()
 
     cleaning.loop.start()
+    cleaning.loop.begin()
     wait_until(lambda: cleaning.turns == 1, timeout=5, what="the first turn")
     cleaning.loop.wake()
     wait_until(lambda: cleaning.turns == 2, timeout=5, what="the second turn")
@@ -204,11 +205,23 @@ def test_it_cleans_at_the_start_when_it_is_woken_and_at_the_end() -> None:
     assert cleaning.turns == 3
 
 
+def test_nothing_is_removed_before_the_first_batch_however_often_it_is_woken() -> None:
+    cleaning = Cleaning()
+    cleaning.loop.start()
+
+    cleaning.loop.wake()
+    cleaning.loop._thread.join(timeout=0.2)
+
+    assert cleaning.turns == 0
+    cleaning.loop.stop()
+
+
 def test_what_could_not_be_removed_is_no_reason_to_end_the_job() -> None:
     """Fails when an error of storage reaches the driver (C3)."""
     cleaning = Cleaning(StorageUnavailableError("away"), OSError(13, "no"))
 
     cleaning.loop.start()
+    cleaning.loop.begin()
     wait_until(lambda: cleaning.turns == 1, timeout=5, what="the first turn")
     cleaning.loop.stop()
 
@@ -219,6 +232,7 @@ def test_a_former_leader_is_refused() -> None:
     cleaning = Cleaning(LeadershipLostError("the lease ran out"))
 
     cleaning.loop.start()
+    cleaning.loop.begin()
 
     wait_until(lambda: cleaning.failed, timeout=5, what="the error")
     assert isinstance(cleaning.failed[0], LeadershipLostError)
@@ -229,6 +243,7 @@ def test_a_removal_that_takes_long_holds_nobody_up() -> None:
     going_on = threading.Event()
     loop = RemovalLoop(lambda _: going_on.wait(10), lambda _: None)
     loop.start()
+    loop.begin()
 
     loop.wake()
     loop.wake()
