@@ -275,6 +275,7 @@ def test_options_that_contradict_are_one_sentence(spark_ha: Any, words: tuple[st
     assert "Traceback" not in error
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(600)

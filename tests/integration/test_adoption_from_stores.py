@@ -190,6 +190,7 @@ def test_wrong_keys_are_named_and_not_told(config: HaConfig, coordinator: Coordi
     assert "wrong-secret" not in str(caught.value)
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_spark_goes_on_from_what_was_adopted_and_the_output_is_exact(

@@ -106,6 +106,7 @@ def test_the_application_that_uses_everything_finds_everything_under_plain_spark
     assert json.loads(found.read_text()) == parts.EXPECTED | {"run": "by-hand", "batch": 0, "lines": 2}
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_what_belongs_to_an_application_travels_with_its_job(config: HaConfig, tmp_path: Path) -> None:
     built = parts.build(tmp_path / "parts")

@@ -66,6 +66,7 @@ def ask() -> DrillRequest:
     return DrillRequest(drill_id="weekly", requested_by="test", options=OPTIONS)
 
 
+@pytest.mark.hours
 def test_spark_goes_on_from_the_savepoint_with_the_jobs_own_application_and_without_its_sink(
     job: Job, context: JobContext, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_spark_goes_on_from_the_savepoint_with_the_jobs_own_application_and_with
     assert DrillStore(context.store, context.keys).list() == ([done], [])
 
 
+@pytest.mark.hours
 def test_a_drill_executes_nothing_of_the_jobs_script_behind_the_start_of_its_query(
     config: HaConfig, coordinator: Coordinator, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def conf(**also: str) -> dict[str, str]:
     return kept | {"spark.sql.shuffle.partitions": "1"} | also
 
 
+@pytest.mark.hours
 def test_every_way_finds_the_modules_in_threads_of_the_driver(config: HaConfig, tmp_path: Path) -> None:
     found = find_by_all_ways(config, tmp_path, {"master": "local[2]", "conf": conf()})
 

@@ -18,6 +18,7 @@ from tests.support.s3.s3a_program import APPS, ROWS_PER_BATCH, kill, running, wr
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 
+@pytest.mark.hours
 def test_a_query_on_s3_that_is_killed_goes_on_where_it_was(s3: S3Access, tmp_path: Path) -> None:
     bucket, notes, log = s3.new_bucket(), tmp_path / "notes", tmp_path / "spark.log"
     notes.mkdir()
@@ -45,6 +46,7 @@ def test_a_query_on_s3_that_is_killed_goes_on_where_it_was(s3: S3Access, tmp_pat
     assert [name for name in names if "tmp" in name] == []
 
 
+@pytest.mark.hours
 def test_of_two_who_write_one_name_on_s3_both_win_unless_s3a_is_asked_for_a_condition(
     s3: S3Access, tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def await_answer(job: SupervisedJob, operation_id: str) -> None:
     wait_until(lambda: job.operation(operation_id).state.final, timeout=PATIENCE, what="the answer")
 
 
+@pytest.mark.hours
 def test_a_running_job_deletes_a_checkpoint_and_is_recovered_after_that(gated: Callable[..., SupervisedJob]) -> None:
     job = gated("rows")
     job.options = HaOptions(

@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(3000)]
 BEHIND = 400  # rows
 
 
+@pytest.mark.hours
 def test_every_number_is_written_once(gated: Callable[..., SupervisedJob], kafka: Kafka) -> None:
     job, topic = gated("numbers"), kafka.new_topic()
     kafka.add(topic, 20)
@@ -127,6 +128,7 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
     assert job.await_result().state is JobState.FINISHED
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("partitions", "rows"),
     [pytest.param(1, 5, id="lower-offsets"), pytest.param(2, 30, id="fewer-partitions", marks=pytest.mark.hours)],
@@ -259,6 +261,7 @@ def of_iceberg(tmp_path: Path, request: pytest.FixtureRequest) -> Source:
     return Source("iceberg", names, "Cannot load current offset at snapshot", iceberg.conf(str(tmp_path)), options)
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     "of",
     [of_kafka, pytest.param(of_delta, marks=pytest.mark.hours), pytest.param(of_iceberg, marks=pytest.mark.hours)],

@@ -78,6 +78,7 @@ def reader(folder: Path, table: Path) -> Stream:
     return Stream(folder)
 
 
+@pytest.mark.hours
 def test_a_script_as_it_is_writes_tables_that_are_exact_after_a_kill(client: HaClient, tmp_path: Path) -> None:
     """Its catalog ends with each driver: the next one makes the tables again, where their files are."""
     job, own, warehouse = SupervisedJob(client, Stream(tmp_path)), tmp_path / "own", tmp_path / "warehouse"

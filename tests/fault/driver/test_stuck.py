@@ -30,6 +30,7 @@ def await_state(job: SupervisedJob, state: JobState, attempt: int = 1) -> None:
     wait_until(reached, timeout=PATIENCE, what=f"{state.value} of attempt {attempt}")
 
 
+@pytest.mark.hours
 def test_a_killed_driver_and_a_batch_that_hangs_are_told_and_a_commit_ends_the_stall(gated: Gated) -> None:
     job = gated("rows")
     job.options = OPTIONS

@@ -62,6 +62,7 @@ def in_table(table: Path) -> list[str]:
     return sorted(word for path in table.iterdir() for word in path.read_text().split())
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)

@@ -45,6 +45,7 @@ def in_table(table: Path) -> Counter[int]:
     )
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("way", ["rebuild", "fresh start"])
 def test_two_delta_tables_have_each_number_of_a_topic_as_often_as_it_was_to_be_written(
     server: EmbeddedZooKeeper, kafka: Kafka, tmp_path: Path, way: str

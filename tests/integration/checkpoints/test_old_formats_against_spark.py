@@ -42,6 +42,7 @@ def _items(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return sorted(row.items())
 
 
+@pytest.mark.hours
 def test_spark_continues_from_checkpoints_of_old_releases(tmp_path: Path) -> None:
     places = [tmp_path / release for release in RELEASES]
     for release, place in zip(RELEASES, places, strict=True):
@@ -49,6 +50,7 @@ def test_spark_continues_from_checkpoints_of_old_releases(tmp_path: Path) -> Non
     assert dict(zip(RELEASES, outcomes(places, tmp_path), strict=True)) == dict.fromkeys(RELEASES, "right")
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("release", ["2.1.3", "2.4.8"])
 def test_spark_reacts_to_damage_as_the_verdict_predicts(release: str, tmp_path: Path) -> None:
     places, verdicts = [], []

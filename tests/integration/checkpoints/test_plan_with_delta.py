@@ -56,6 +56,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     return place, json.loads(ran.stdout.splitlines()[-1])
 
 
+@pytest.mark.hours
 def test_the_table_names_the_last_batch_of_the_query(done: tuple[Path, list[Any]]) -> None:
     place, (first, *_) = done
     log, query = DeltaLog(place / "table"), read_query_id(LocalTree(place / "first"))
@@ -65,6 +66,7 @@ def test_the_table_names_the_last_batch_of_the_query(done: tuple[Path, list[Any]
     assert (log.exists(), log.last_batch(query), log.last_batch(FRESH)) == (True, LAST + 1, LAST)
 
 
+@pytest.mark.hours
 def test_a_stateful_query_whose_batch_the_table_has_cannot_be_started_as_it_is(done: tuple[Path, list[Any]]) -> None:
     """Delta skips the batch without executing it, so no state is written (spark-facts section 0)."""
     _, (first, straight, *_) = done
@@ -85,12 +87,14 @@ def test_replayed_into_a_sink_that_does_nothing_it_goes_on_without_a_gap_or_a_re
     assert progress(LocalTree(place / "replayed")) == Progress(LAST + 1, LAST + 1)
 
 
+@pytest.mark.hours
 def test_under_a_fresh_id_the_table_takes_the_batch_again(done: tuple[Path, list[Any]]) -> None:
     _, (*_, continued, fresh) = done
 
     assert fresh == {"error": None, "rows": continued["rows"] + 5, "distinct": continued["distinct"]}
 
 
+@pytest.mark.hours
 def test_a_checkpoint_of_the_log_that_delta_wrote_is_read_where_its_commits_are_gone(
     done: tuple[Path, list[Any]],
 ) -> None:

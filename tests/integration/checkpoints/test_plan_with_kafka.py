@@ -108,6 +108,7 @@ def replan_last_batch(checkpoint: Path) -> None:
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_rows_that_are_all_there_are_counted_as_spark_recorded_them(kafka: Kafka, template: tuple[str, Path]) -> None:
     topic, checkpoint = template
@@ -122,6 +123,7 @@ def test_rows_that_are_all_there_are_counted_as_spark_recorded_them(kafka: Kafka
     )  # fmt: skip
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_rows_that_retention_removed_are_those_that_spark_does_not_find(
     kafka: Kafka, copied: Callable[[str], Path]
@@ -165,6 +167,7 @@ def test_a_topic_that_is_gone_and_one_that_was_made_again_are_told_apart(
     assert f"{topic}-0 ends before the offsets that were read" in again.reasons[0]
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_a_topic_that_was_made_again_and_filled_longer_is_known_by_its_id(
     kafka: Kafka, copied: Callable[[str], Path]
@@ -185,6 +188,7 @@ def test_a_topic_that_was_made_again_and_filled_longer_is_known_by_its_id(
     assert plan(kafka, checkpoint).verdict is Verdict.SAFE, "without its id nothing tells it from the old one"
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_a_partition_that_was_added_since_is_read_from_its_beginning(
     kafka: Kafka, copied: Callable[[str], Path]
@@ -201,6 +205,7 @@ def test_a_partition_that_was_added_since_is_read_from_its_beginning(
     ]
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_brokers_that_do_not_answer_leave_it_unknown(kafka: Kafka, template: tuple[str, Path]) -> None:
     made = plan(kafka, template[1], servers="127.0.0.1:1")
@@ -239,6 +244,7 @@ def login(kafka: Kafka, directory: Path, password: str) -> Path:
     return path
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 def test_the_command_asks_the_brokers_that_it_is_told(
     kafka: Kafka, template: tuple[str, Path], source: Job, spark_ha: Any, tmp_path: Path

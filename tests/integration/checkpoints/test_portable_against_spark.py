@@ -32,6 +32,7 @@ def goes_beyond(checkpoint: Path, batch: int) -> bool:
     return progress(LocalTree(checkpoint)).committed > batch
 
 
+@pytest.mark.hours
 def test_savepoints_of_running_queries_are_whole_and_exact(tmp_path: Path) -> None:
     made: dict[Path, Savepoint] = {}
     with running_queries.running(tmp_path) as place:
@@ -70,6 +71,7 @@ def written_by_up(savepoint: Path, manifest: Savepoint) -> set[str]:
     return running_queries.written(log, log.closure_names(manifest.queries["up"].batch))
 
 
+@pytest.mark.hours
 def test_a_query_that_names_its_own_files_starts_at_another_place(tmp_path: Path) -> None:
     """transformWithState: without the rewriting of its schema paths Spark looks for them where they were."""
     live = tws_job.make(tmp_path)

@@ -56,6 +56,7 @@ def checkpoint(tmp_path: Path) -> Iterator[Path]:
     assert children() == []
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.spark
 def test_spark_loads_a_batch_and_starts_the_query_on_it_without_its_sink(checkpoint: Path, tmp_path: Path) -> None:
@@ -266,6 +267,7 @@ def test_the_command_takes_a_uri(s3: S3Access, on_s3: Put, tmp_path: Path, monke
     assert "no Java was found" in done.stdout
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 def test_spark_loads_a_batch_and_starts_the_query_of_this_location(

@@ -48,6 +48,7 @@ def proven(directory: Path, **wanted: object) -> Proof:
     return proof
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     "shape", [shape if shape in OFTEN else pytest.param(shape, marks=pytest.mark.hours) for shape in SHAPES]
 )
@@ -124,6 +125,7 @@ def test_a_script_that_does_not_start_the_query_leaves_the_question_open(
     assert reason in proof.starting.reason
 
 
+@pytest.mark.hours
 def test_an_application_that_does_not_fit_the_state_is_refuted_with_what_spark_says(tmp_path: Path) -> None:
     checkpoint = checkpoint_copy("hdfs", tmp_path / "place" / "c")
     proof = proven(checkpoint, application=application("hdfs", checkpoint, tmp_path / "trace", "other-schema"))
@@ -167,6 +169,7 @@ def changelog_of_another_batch(checkpoint: Path) -> None:
     shutil.copy(f"{source}.crc", f"{target}.crc")
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("shape", "damage"),
     [

@@ -67,6 +67,7 @@ def alarms(shape: Shape, report: VerificationReport) -> list[str]:
     return said if report.startable else [f"not startable: {said}"]
 
 
+@pytest.mark.hours
 @each_release
 def test_what_a_release_wrote_is_called_sound_for_it_and_for_newer_ones(spark: Spark, tmp_path: Path) -> None:
     wrong = {}
@@ -94,6 +95,7 @@ def test_every_batch_that_its_retention_keeps_is_restorable(spark: Spark, tmp_pa
     assert wrong == {}
 
 
+@pytest.mark.hours
 @each_release
 def test_the_managed_release_continues_checkpoints_of_older_releases(spark: Spark, tmp_path: Path) -> None:
     if spark.short > MANAGED.short:
@@ -105,6 +107,7 @@ def test_the_managed_release_continues_checkpoints_of_older_releases(spark: Spar
     assert unexpected(found, OTHER_QUERY.get(spark.version, ())) == []
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     "spark",
     [SPARKS[0], MANAGED, pytest.param(NEWEST, marks=pytest.mark.hours)],

@@ -55,6 +55,7 @@ def job(tmp_path: Path, name: str) -> tuple[Path, Path]:
     return copy_live(tmp_path / name / "live"), copy_output(tmp_path / name / "out")
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(500)
@@ -119,6 +120,7 @@ def test_a_loss_in_the_middle_of_a_compaction_goes_on_and_so_does_a_checkpoint_t
         assert_exact(out, FILES + MORE)
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(500)
@@ -142,6 +144,7 @@ def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: 
     assert new == dict(truth(FILES + MORE) - truth(CUT))
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(500)

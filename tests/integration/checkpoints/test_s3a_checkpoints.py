@@ -107,6 +107,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
         yield bucket
 
 
+@pytest.mark.hours
 def test_what_spark_left_when_it_was_killed_is_startable_and_has_no_temporary_names(bucket: Bucket) -> None:
     """The fixture has judged it while it ran, and let Spark go on from a savepoint with the right rows."""
     report = verify(tree(bucket.s3, bucket.name, "checkpoint"), spark_version=SPARK)
@@ -148,6 +149,7 @@ def _of_the_last_commit(bucket: Bucket, copy: str) -> list[str]:
     return [key for key in bucket.keys(stem) if not key.endswith(".crc")]
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
@@ -183,6 +185,7 @@ def schema_paths(value: Any) -> Iterator[str]:
             yield from schema_paths(item)
 
 
+@pytest.mark.hours
 def test_a_query_goes_on_from_a_savepoint_on_s3_in_another_place(s3: S3Access, tmp_path: Path) -> None:
     live, bucket = tws_job.make(tmp_path), s3.new_bucket()
     put_directory(s3, bucket, "live/counts", live)

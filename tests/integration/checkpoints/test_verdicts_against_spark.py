@@ -76,6 +76,7 @@ def answers(tmp_path: Path) -> dict[Code, set[bool]]:
     return found
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 def test_every_code_has_a_case_that_spark_starts_and_one_that_it_does_not(tmp_path: Path) -> None:
@@ -119,6 +120,7 @@ def test_spark_agrees_on_one_damage_of_each_kind(tmp_path: Path) -> None:
     assert disagreements([damage for damage in DAMAGES if damage.id in ESSENTIAL], tmp_path) == []
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)

@@ -87,6 +87,7 @@ def killed(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     return checkpoint, seen
 
 
+@pytest.mark.hours
 def test_no_look_at_a_running_real_time_query_finds_damage(killed: tuple[Path, list[str]]) -> None:
     checkpoint, seen = killed
 
@@ -135,6 +136,7 @@ def _remove(checkpoint: Path, log: str, batch: int) -> None:
         (checkpoint / log / name).unlink(missing_ok=True)  # the kill may have come before the hidden one
 
 
+@pytest.mark.hours
 def test_spark_continues_in_real_time_mode_exactly_as_the_verdict_predicts(
     rows: Rows, killed: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -153,6 +155,7 @@ def test_spark_continues_in_real_time_mode_exactly_as_the_verdict_predicts(
     assert verdicts[:3] == [True, True, False]
 
 
+@pytest.mark.hours
 def test_a_first_batch_that_did_not_end_leaves_state_that_spark_refuses_as_the_verdict_says(
     rows: Rows, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def main(place: Path) -> None:
     spark.stop()
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(400)

@@ -142,6 +142,7 @@ def disagreements(cases: list[Damage], tmp_path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.spark
 def test_spark_agrees_on_one_case_of_each_kind(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def sparse_copy(target: Path, *, offsets: set[int], commits: set[int]) -> Path:
     return copy
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_spark_agrees_on_gaps(tmp_path: Path) -> None:
     """One input file is left to read, and each of the corpus was one batch."""

@@ -132,6 +132,7 @@ def recovered(stage: Stage, *, processes: int = 1) -> None:
     assert seen["processes"] == processes
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_a_driver_that_died_between_the_sinks_log_and_its_commit_is_recovered_exactly_once(stage: Stage) -> None:
     killed(stage, arrives=True)
@@ -160,6 +161,7 @@ def test_a_driver_that_died_beside_the_sinks_log_is_recovered_exactly_once(stage
     recovered(stage)
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_executors_in_other_processes_write_exactly_once(stage: Stage) -> None:
     stage.request = replace(stage.request, master="local-cluster[2,1,1024]", shape="partitioned")

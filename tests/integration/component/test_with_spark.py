@@ -88,6 +88,7 @@ def test_a_query_with_another_manager_is_refused_and_stopped(seen: Seen) -> None
     assert seen["guards"]["query of another manager runs"] == "False"
 
 
+@pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # the first time it installs the release
 @pytest.mark.parametrize(
@@ -120,6 +121,7 @@ def on_s3() -> Iterator[dict[str, Any]]:
         yield {"bucket": s3.new_bucket(), "conf": conf}
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_every_layout_on_s3(on_s3: dict[str, Any], tmp_path: Path) -> None:
     root = f"s3a://{on_s3['bucket']}"

@@ -42,6 +42,7 @@ def says(job: SupervisedJob, epoch: int) -> tuple[JobState, str] | None:
     return (snapshot.state, status.message) if status is not None and status.epoch == epoch else None
 
 
+@pytest.mark.hours
 @pytest.mark.long
 def test_a_job_runs_in_each_epoch_once_its_first_batch_is_committed(gated: Gated) -> None:
     job = gated("rows")

@@ -55,6 +55,7 @@ def test_queries_in_threads_run_recover_and_stop_as_those_of_a_main_thread(
     assert finished(managed.result(run)).reason == "suspended"
 
 
+@pytest.mark.hours
 def test_a_script_logs_as_it_sets_up_and_its_functions_for_the_end_are_called(
     managed: ManagedJob, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_script_logs_as_it_sets_up_and_its_functions_for_the_end_are_called(
     assert "INFO airflow_provider_ha.driver.checkpointing.publisher: checkpoint" in managed.log(run)
 
 
+@pytest.mark.hours
 def test_the_functions_for_the_end_of_a_script_are_not_called_at_a_cancel(managed: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
     own = tmp_path / "own.log"
@@ -99,6 +101,7 @@ def test_a_script_that_ends_well_after_a_signal_from_outside_is_started_again(
     assert "SIGTERM" in managed.failure(run)
 
 
+@pytest.mark.hours
 def test_queries_for_a_look_at_rows_do_not_keep_a_query_from_its_recovery(managed: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
     run = managed.submit(APPS / "debugged.py", [str(tmp_path / "in"), str(tmp_path / "out")])
@@ -235,6 +238,7 @@ def test_a_query_has_any_name_that_spark_takes(managed: ManagedJob, tmp_path: Pa
         assert sorted(lines) == ['{"value":"row 0"}', '{"value":"row 1"}']
 
 
+@pytest.mark.hours
 def test_a_session_that_is_stopped_and_built_again_is_another_one(managed: ManagedJob, tmp_path: Path) -> None:
     feed(tmp_path / "in", 0)
     output = tmp_path / "out"

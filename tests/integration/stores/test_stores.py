@@ -189,6 +189,7 @@ def test_the_command_drills_and_lists(words: Job, spark_ha: Any) -> None:
     assert "savepoint-s1" in listed[1]
 
 
+@pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
