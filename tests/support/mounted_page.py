@@ -38,6 +38,9 @@ def serving(app: FastAPI) -> Iterator[str]:
     thread.join(timeout=20)
 
 
+_unused: list[FastAPI] = []  # applications of earlier tests: their routes take a tenth of a second
+
+
 class Page:
     """Sends requests to the plugin's application, each in a separate event loop."""
 
@@ -77,8 +80,11 @@ def _application(config: HaConfig) -> Iterator[FastAPI]:
     from airflow_provider_ha.airflow_side.page.app import create_app  # Airflow 3.0 has not all that it imports
 
     clusters = Clusters(names=lambda: ["spark_ha_default"], config_of=lambda _: config, idle_seconds=0.2)
-    yield create_app(clusters)
+    app = _unused.pop() if _unused else create_app(clusters)
+    app.state.clusters = clusters
+    yield app
     clusters.close()
+    _unused.append(app)
 
 
 def token_of(shown: str) -> dict[str, str]:
