@@ -116,6 +116,50 @@ def test_a_cancel_is_left_to_a_driver_that_leads_since_the_look(
     assert job.runs.result(1) is None
 
 
+class Ending(RecordingEngine):
+    """Ends what it is asked to end, if it can be reached."""
+
+    def __init__(self, error: HaError | None = None) -> None:
+        super().__init__()
+        self._error = error
+        self.asked: list[tuple[str, DriverHandle]] = []
+
+    def terminate(self, handle: DriverHandle) -> None:
+        self.asked.append(("terminate", handle))
+        if self._error is not None:
+            raise self._error
+
+    def forget(self, handle: DriverHandle) -> None:
+        self.asked.append(("forget", handle))
+
+
+def test_what_is_not_proven_dead_of_a_run_that_has_ended_is_ended_and_forgotten(world: World, job: JobContext) -> None:
+    world.engine = engine = Ending()
+
+    ended = cancel(world.job(job.coordinator), operation_id="cancel-1", requested_by="a person")
+
+    assert ended.state is OperationState.COMPLETED
+    assert engine.asked == [("terminate", handle()), ("forget", handle())]
+
+
+def test_what_has_left_an_exit_is_left_alone(world: World, job: JobContext) -> None:
+    concluding.note_not_launched(job, 1, 1, "it is gone", outage=False)
+    world.engine = engine = Ending()
+
+    cancel(world.job(job.coordinator), operation_id="cancel-1", requested_by="a person")
+
+    assert engine.asked == []
+
+
+def test_a_stop_of_a_run_whose_driver_cannot_be_reached_is_complete(world: World, job: JobContext) -> None:
+    world.engine = engine = Ending(EngineUnavailableError("no master answers"))
+
+    ended = suspend(world.job(job.coordinator))
+
+    assert ended.state is OperationState.COMPLETED
+    assert engine.asked == [("terminate", handle())]
+
+
 def test_an_open_cancel_of_a_lost_run_is_left_to_a_driver_that_leads_since(world: World, job: JobContext) -> None:
     lost = lost_run(job.snapshot())
     assert lost is not None

@@ -32,6 +32,7 @@ from airflow_provider_ha.jobs.recovery.lost_runs import (
 )
 from airflow_provider_ha.jobs.recovery.transactions import conclude, conclude_canceled
 from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.jobs.submit.launch import end_drivers
 
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ def cancel(
     except (LeadershipUnavailableError, JobStateError) as error:
         # A driver took the lock first: it finds the request, or has ended the run. Read the current state.
         log.info("cancel %s of %s is left to the driver: %s", operation_id, job.job_id, error)
+    else:
+        end_drivers(job, operation.run)
     return operations.read(job.coordinator, job.paths, operation_id) or operation
 
 

@@ -30,7 +30,7 @@ from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, NeedsDecisi
 from airflow_provider_ha.jobs.recovery.transactions import conclude_canceled, conclude_given_up
 from airflow_provider_ha.jobs.runs.run_store import RunView, refuse_other_run
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submit.launch import claim, ensure_submitted, launch
+from airflow_provider_ha.jobs.submit.launch import claim, end_drivers, ensure_submitted, launch
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 
 
@@ -110,6 +110,7 @@ def end_lost(job: JobContext, lost: LostRun, result: RunResult, *, also: Sequenc
         job.journal.result(lost.number, written)
         answers = operations.ending_ops(job.coordinator, job.paths, lost.number, written)
         leadership.commit(job.runs.result_op(lost.number, written), *answers, *also)
+    end_drivers(job, lost.number)
     log.info("run %d of %s is %s: %s", lost.number, job.job_id, written.state.value, written.reason)
 
 
@@ -217,11 +218,13 @@ def recover(
             wanted := operations.open_cancels(job.coordinator, job.paths, run.run.number)
         ):
             conclude_canceled(job, wanted[0], by=by)
+            end_drivers(job, run.run.number)
             raise _over(job.job_id, run, decide(job.snapshot(), None, job.clock.now()))
         if isinstance(decision, NeedsDecision):
             raise DecisionNeededError(decision.reason.removesuffix("."))
         if isinstance(decision, GiveUp):
             conclude_given_up(job, decision, by=by)
+            end_drivers(job, run.run.number)
             raise JobStateError(f"job {job.job_id!r} has FAILED: {decision.reason}", next_step=condition.next_step)
         if decision is None and condition.state == JobState.LOST:
             raise JobStateError(f"job {job.job_id!r} is lost: {condition.reason}", next_step=condition.next_step)

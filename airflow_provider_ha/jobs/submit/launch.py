@@ -98,6 +98,24 @@ def _ticket(job: JobContext, run: Run, submission: Submission) -> Ticket:
     )
 
 
+def end_drivers(job: JobContext, run: int) -> None:
+    """Ask the engines to end and forget the submissions of an ended run whose death is on no record.
+
+    Such a submission may wait in the queue of a cluster, or run on a host that is cut off. If it cannot be reached, its
+    driver refuses itself when it starts, or is fenced.
+    """
+    for view in job.runs.get(run).submissions:
+        handle = view.submission.reserved if view.started is None else view.started.handle
+        if handle is None or view.exit is not None:
+            continue
+        try:
+            engine = job.engines.get(handle.engine)
+            engine.terminate(handle)
+            engine.forget(handle)
+        except HaError as error:
+            log.info("attempt %d of %s run %d is left to itself: %s", view.submission.attempt, job.job_id, run, error)
+
+
 def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
     """End a run with an open cancel and without a driver, or wait a moment for the process that leads the job."""
     try:
@@ -105,6 +123,8 @@ def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
     except (JobStateError, LeadershipUnavailableError) as error:
         log.info("run %d of %s does not end yet: %s", canceled.run, job.job_id, error)
         job.sleep(_POLL_SECONDS)
+    else:
+        end_drivers(job, canceled.run)
 
 
 def refuse_this_host(job: JobContext, engine: str) -> None:
