@@ -119,7 +119,7 @@ def check_accessible(page: Page) -> None:
 
 def check_reasons(page: Page) -> None:
     """Check that the page of the lost job says why, and what comes next."""
-    [why] = page.locator('#epoch-table td[data-label="Why it changed"]').all_inner_texts()
+    [why] = page.locator('#epoch-table td[data-label="Reason"]').all_inner_texts()
     box = page.locator(".problem").inner_text()
     assert len(why) > 1, "a dash says nothing"
     assert "Last failure, attempt 1: " in box

@@ -202,7 +202,7 @@ def test_a_checkpoint_that_is_not_there_has_no_plan(page: Page, lost: JobContext
     shown = page.get("/jobs/flights/restore?start_from=checkpoint-7", headers=erin)
 
     assert shown.status_code == 200
-    assert "There is no plan" in shown.text
+    assert "No plan" in shown.text
     assert "has no checkpoint 7" in shown.text
     assert 'name="token"' not in shown.text
     assert lost.job_id == "flights"
