@@ -103,7 +103,7 @@ from airflow_provider_ha.checkpoints.plan_model import QueryPlan, RestorePlan
 from airflow_provider_ha.checkpoints.store.orphaned_blobs import UnreadableReference
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
 from airflow_provider_ha.checkpoints.verify.proof_result import Proof
-from airflow_provider_ha.cli.examples import CopiedFiles
+from airflow_provider_ha.cli.package_files import CopiedFiles
 from airflow_provider_ha.coordination._kazoo_acls import WrongAcl
 from airflow_provider_ha.fleet.cluster_removal import Erasure
 from airflow_provider_ha.fleet.reconciler import ReconcileResult

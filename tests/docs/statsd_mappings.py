@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.cli.package_files import MONITORING
 from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, Metric
 
 

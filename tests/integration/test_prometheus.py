@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.cli.package_files import MONITORING
 from tests.support.promtool import Case, disagreement, misjudged
 
 

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from airflow_provider_ha.cli.app import app
-from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.cli.package_files import MONITORING
 from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.host.engines.local import DEPLOY
 from airflow_provider_ha.jobs.metric_names import COMMON_LABELS, METRICS, MetricKind

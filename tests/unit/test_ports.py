@@ -11,8 +11,7 @@ import pytest
 
 from airflow_provider_ha.coordination import embedded
 from airflow_provider_ha.coordination.embedded import free_port, free_ports, is_free
-from airflow_provider_ha.testing._gate import Gate
-from airflow_provider_ha.testing.proxy import FaultProxy
+from airflow_provider_ha.testing.proxy import FaultProxy, Gate
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.ensemble.links import Link
 

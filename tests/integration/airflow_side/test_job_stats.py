@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_ha.airflow_side import job_stats
-from airflow_provider_ha.cli.metrics import MONITORING
+from airflow_provider_ha.cli.package_files import MONITORING
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Reads, SetData

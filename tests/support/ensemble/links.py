@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from airflow_provider_ha.coordination.embedded import is_free
 from airflow_provider_ha.coordination.raw_socket import hang_up, receive
-from airflow_provider_ha.testing._gate import Gate
+from airflow_provider_ha.testing.proxy import Gate
 
 
 __all__ = ["Link"]
