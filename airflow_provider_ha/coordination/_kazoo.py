@@ -13,15 +13,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from kazoo.exceptions import (  # noqa: TID253  # with _kazoo_client.py the one place that imports kazoo
-    BadVersionError,
     ConnectionLoss,
-    InvalidACLError,
     KazooException,
-    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -38,9 +34,11 @@ from airflow_provider_ha.coordination._kazoo_reads import (
     MANY,
     PendingMultiReads,
     PendingReads,
+    PendingResponses,
     PendingWatchedReads,
     is_answered,
     node_of,
+    node_watch,
 )
 from airflow_provider_ha.coordination._kazoo_transaction import build_transaction, refused, translate, versions_of
 from airflow_provider_ha.coordination.coordinator import (
@@ -78,19 +76,6 @@ _STATES = {
 _NO_ANSWER = (ConnectionLoss, SessionExpiredError, OperationTimeoutError, SessionMovedError, KazooTimeoutError)
 _CLOSE_TIMEOUT = 5.0
 _ASK_TIMEOUT = 5.0  # seconds: limit of a probe of a server, while a reader waits
-
-
-@dataclass(frozen=True)
-class _Watch:
-    """Watch callback for every event, including type NONE (the connection is lost, and kazoo drops its watches).
-
-    Equal for equal callbacks: kazoo keeps watches in a set, so repeated arming adds no entries.
-    """
-
-    callback: Callable[[], None]
-
-    def __call__(self, event: Any) -> None:  # noqa: ARG002  # an event is only a reason to read again
-        self.callback()
 
 
 class KazooCoordinator(Coordinator):
@@ -181,7 +166,7 @@ class KazooCoordinator(Coordinator):
     def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
         """Read a node; see :meth:`Coordinator.get`."""
         try:
-            return node_of(path, self._read(path, lambda: self._client.get_async(path, watch=_watch(watch))))
+            return node_of(path, self._read(path, lambda: self._client.get_async(path, watch=node_watch(watch))))
         except NoNodeError:
             raise missing(path) from None
 
@@ -192,16 +177,20 @@ class KazooCoordinator(Coordinator):
                 return self.get(path, watch=watch)
             except NodeMissingError:  # noqa: PERF203  # it may come and go while we look
                 # Only ``exists`` can watch a missing node. If the node was created in between, read it after all.
-                if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
+                if watch is None or not self._read(
+                    path, lambda: self._client.exists_async(path, watch=node_watch(watch))
+                ):
                     return None
 
     def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children, sorted; see :meth:`Coordinator.children`."""
         while True:
             try:
-                names = self._read(path, lambda: self._client.get_children_async(path, watch=_watch(watch)))
+                names = self._read(path, lambda: self._client.get_children_async(path, watch=node_watch(watch)))
             except NoNodeError:  # noqa: PERF203  # it may come and go while we look
-                if watch is None or not self._read(path, lambda: self._client.exists_async(path, watch=_watch(watch))):
+                if watch is None or not self._read(
+                    path, lambda: self._client.exists_async(path, watch=node_watch(watch))
+                ):
                     return []
             else:
                 return sorted(names)
@@ -249,7 +238,7 @@ class KazooCoordinator(Coordinator):
         :param send: Takes the client and returns the pending responses; called again when a connection is lost.
         :returns: The responses; an error of a single node is returned as its exception.
         """
-        return list(self._read("/", lambda: _Pending(send(self._client))))
+        return list(self._read("/", lambda: PendingResponses(send(self._client))))
 
     def ensure(self, *paths: str) -> None:
         """Create the persistent nodes that do not exist yet, parents included."""
@@ -391,28 +380,6 @@ class KazooCoordinator(Coordinator):
         return NotConnectedError(
             f"ZooKeeper ({self._hosts}) {what}", next_step="Check that a majority of the ensemble runs, then try again"
         )
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """Pending answers, awaited together within one limit."""
-
-    answers: list[tuple[Any, ...]]
-
-    def get(self, timeout: float) -> list[tuple[Any, ...]]:
-        end = time.monotonic() + timeout
-        return [tuple(self._one(answer, end) for answer in group) for group in self.answers]
-
-    @staticmethod
-    def _one(answer: Any, end: float) -> Any:
-        try:
-            return answer.get(timeout=max(0.01, end - time.monotonic()))
-        except (NoNodeError, NoAuthError, BadVersionError, InvalidACLError) as error:
-            return error
-
-
-def _watch(callback: Callable[[], None] | None) -> _Watch | None:
-    return None if callback is None else _Watch(callback)
 
 
 def _lineage(path: str) -> list[str]:

@@ -26,8 +26,11 @@ from typing import Any, TypeVar
 from kazoo.client import KazooClient  # noqa: TID253  # part of _kazoo.py
 from kazoo.exceptions import (  # noqa: TID253  # as above
     EXCEPTIONS,
+    BadVersionError,
+    InvalidACLError,
     KazooException,
-    NoNodeError,  # as above
+    NoAuthError,
+    NoNodeError,
     UnimplementedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError  # noqa: TID253  # as above
@@ -45,6 +48,24 @@ from kazoo.protocol.serialization import (  # noqa: TID253  # as above  # noqa: 
 from kazoo.protocol.states import ZnodeStat  # noqa: TID253  # as above
 
 from airflow_provider_ha.coordination.coordinator import Node, PathWatch, ReadResponse, Reads
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """Watch callback for every event, including type NONE (the connection is lost, and kazoo drops its watches).
+
+    Equal for equal callbacks: kazoo keeps watches in a set, so repeated arming adds no entries.
+    """
+
+    callback: Callable[[], None]
+
+    def __call__(self, event: Any) -> None:  # noqa: ARG002  # an event is only a reason to read again
+        self.callback()
+
+
+def node_watch(callback: Callable[[], None] | None) -> _Watch | None:
+    """Return a watch of kazoo that calls *callback*; ``None`` without one."""
+    return None if callback is None else _Watch(callback)
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,25 @@ def node_of(path: str, answer: Any) -> Node:
     """Return the node of a kazoo response: its data and the server's metadata."""
     data, stat = answer
     return Node(path, data, stat.version, stat.mzxid, stat.ephemeralOwner)
+
+
+@dataclass(frozen=True)
+class PendingResponses:
+    """Responses of single requests, awaited together within one limit; an error of a single node is a value."""
+
+    answers: list[tuple[Any, ...]]
+
+    def get(self, timeout: float) -> list[tuple[Any, ...]]:
+        """Wait for all responses, at most *timeout* seconds together; return them in their groups."""
+        end = time.monotonic() + timeout
+        return [tuple(self._one(answer, end) for answer in group) for group in self.answers]
+
+    @staticmethod
+    def _one(answer: Any, end: float) -> Any:
+        try:
+            return answer.get(timeout=max(0.01, end - time.monotonic()))
+        except (NoNodeError, NoAuthError, BadVersionError, InvalidACLError) as error:
+            return error
 
 
 MANY = 100  # number of reads from which a probe of the servers pays off
