@@ -112,6 +112,48 @@ def test_the_kills_that_matter_most_leave_an_exact_output(gated: Gated) -> None:
     terminate_and_compare(job, 6)
 
 
+GATES = {"plan": "plan", "function": "batch"}
+PHASES = ("between batches", "plan", "function", "sink")
+
+
+def bring_into(phase: str, job: SupervisedJob, epoch: int) -> None:
+    """Have a batch in this phase, or none: rows on their way, a function at work, or the sink's log just written."""
+    gate, batch = GATES.get(phase), job.progress(epoch).planned + 1
+    if gate is not None:
+        job.close_gate(gate)
+    if phase != "between batches":
+        job.stream.feed(1)
+    if gate is not None:
+        job.await_held(gate)
+    if phase == "sink":
+        job.await_sink(batch)
+
+
+@pytest.mark.long
+@pytest.mark.hours
+@pytest.mark.timeout(3000)
+def test_twenty_kills_of_the_jvm_in_all_phases_of_a_batch_delay_no_recovery(gated: Gated) -> None:
+    """A delay would double with each of them. :func:`restarted` sees that the exit comes with the next attempt."""
+    job = gated("windows", "rows")
+    job.options = HaOptions(checkpoint_interval=0)
+    job.stream.feed(1)
+    job.submit()
+
+    for epoch in range(1, 21):
+        phase = PHASES[epoch % len(PHASES)]
+        job.await_read(epoch)
+        job.await_alive(lambda: job.job.snapshot().state is JobState.RUNNING, "the job to be RUNNING")
+        bring_into(phase, job, epoch)
+        job.jvm().kill()
+        lost = wait_until(partial(restarted, job, epoch), timeout=PATIENCE, what="the next attempt")
+        assert (lost.ran, lost.failure) == (True, None), phase
+        if (gate := GATES.get(phase)) is not None:
+            job.open_gate(gate)
+
+    job.await_read(21)
+    terminate_and_compare(job, job.stream.files)
+
+
 @pytest.mark.long
 @pytest.mark.hours
 def test_kill_before_the_first_commit_recovers(gated: Gated) -> None:
