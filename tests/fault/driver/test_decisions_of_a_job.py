@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 import pytest
@@ -35,7 +34,7 @@ from tests.conftest import FAST
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE, Stream
-from tests.support.spark.supervised_job import SupervisedJob
+from tests.support.spark.supervised_job import SupervisedJob, newest_state
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -87,11 +86,6 @@ class FellBack:
     fallback: Fallback | None
     log: str
     run: RunView
-
-
-def newest_state(query: Path) -> Path:
-    found = [path for path in (query / "state").rglob("*") if path.suffix in (".zip", ".changelog", ".delta")]
-    return max(found, key=lambda path: int(re.split("[_.]", path.name)[0]))
 
 
 @pytest.fixture(scope="module")

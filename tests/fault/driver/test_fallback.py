@@ -16,7 +16,7 @@ from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.spark.driver_helpers import PATIENCE
-from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
+from tests.support.spark.supervised_job import SupervisedJob, newest_state, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
@@ -51,16 +51,10 @@ def replace(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def newest_state(working: Path) -> Path:
-    found = [path for path in (working / "windows" / "state").rglob("*") if path.suffix in (".zip", ".delta")]
-    assert found
-    return max(found, key=lambda path: int(path.name.split("_")[0].split(".")[0]))
-
-
 def unread_state(working: Path) -> list[Path]:
     """Return files of the state that only Spark reads at a start: a zip is looked into, for the files that it names."""
     tables = list((working / "windows" / "state").rglob("*.sst"))
-    return tables or [newest_state(working)]
+    return tables or [newest_state(working / "windows")]
 
 
 def fallback_of(job: SupervisedJob, epoch: int) -> Fallback:
@@ -88,11 +82,11 @@ def damage_directory(working: Path) -> None:
 
 
 def damage_state(working: Path) -> None:
-    newest_state(working).unlink()
+    newest_state(working / "windows").unlink()
 
 
 def shorten_state(working: Path) -> None:
-    state = newest_state(working)
+    state = newest_state(working / "windows")
     replace(state, state.read_bytes()[:-20])
 
 

@@ -109,8 +109,8 @@ def test_a_run_whose_topic_was_made_again_waits_for_its_user(gated: Callable[...
     kafka.add(topic, 30)
     job.recover()
 
-    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
-    assert f"topic {topic} was recreated" in decision(job)
+    wait_until(job.decision, timeout=PATIENCE, what="a decision")
+    assert f"topic {topic} was recreated" in job.decision()
     plan = job.job.plan_restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
     assert plan.verdict is Verdict.LOSS_POSSIBLE
     job.job.restore(
@@ -153,10 +153,10 @@ def test_a_recreated_topic_that_is_shorter_or_narrower_is_a_decision_and_no_loop
     kafka.add(topic, rows)
     job.recover()
 
-    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
+    wait_until(job.decision, timeout=PATIENCE, what="a decision")
     run = job.job.snapshot().run
     assert run is not None
-    assert f"topic {topic} was recreated" in decision(job)
+    assert f"topic {topic} was recreated" in job.decision()
     assert len(run.submissions) == 2, "the attempt that found it is the last one"
 
 
@@ -172,12 +172,6 @@ def recorded(job: SupervisedJob) -> QuerySources:
     store = job.job.checkpoints
     newest = next(iter(store.list()), None)
     return store.load(newest).queries["numbers"].sources if newest is not None else QuerySources()
-
-
-def decision(job: SupervisedJob) -> str:
-    run = job.job.snapshot().run
-    exit_ = run.newest.exit if run is not None and run.newest is not None else None
-    return exit_.decision if exit_ is not None else ""
 
 
 @pytest.fixture

@@ -177,8 +177,8 @@ def test_a_table_that_is_read_is_known_by_its_place_and_one_that_is_gone_waits_f
     place.rename(job.stream.root / "away")
     job.recover()
 
-    wait_until(lambda: decision(job), timeout=PATIENCE, what="a decision")
-    assert f"table {place} is gone" in decision(job)
+    wait_until(job.decision, timeout=PATIENCE, what="a decision")
+    assert f"table {place} is gone" in job.decision()
     assert job.job.plan_restore(wanted).verdict is Verdict.LOSS_POSSIBLE
 
     (job.stream.root / "away").rename(place)
@@ -196,9 +196,3 @@ def test_a_table_that_is_read_is_known_by_its_place_and_one_that_is_gone_waits_f
     assert generation.lossy == {}, "it is back"
     job.stop("suspend")
     assert job.await_result().state is JobState.FINISHED
-
-
-def decision(job: SupervisedJob) -> str:
-    run = job.job.snapshot().run
-    exit_ = run.newest.exit if run is not None and run.newest is not None else None
-    return exit_.decision if exit_ is not None else ""

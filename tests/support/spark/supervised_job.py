@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -252,6 +253,11 @@ class SupervisedJob:
         assert found is not None
         return found
 
+    def decision(self) -> str:
+        """Return what the newest attempt leaves to a person; empty if it leaves nothing."""
+        newest = self.run.newest
+        return newest.exit.decision if newest is not None and newest.exit is not None else ""
+
     def await_exit(self, attempt: int) -> None:
         """Wait until an attempt of the newest run has ended."""
 
@@ -271,6 +277,12 @@ class SupervisedJob:
         found = wait_until(ended, timeout=PATIENCE, what="the run's result", interval=0.2)
         assert found is not None
         return found
+
+
+def newest_state(query: Path) -> Path:
+    """Return the newest file of a query's state that names a version."""
+    found = [path for path in (query / "state").rglob("*") if path.suffix in (".zip", ".changelog", ".delta")]
+    return max(found, key=lambda path: int(re.split("[_.]", path.name)[0]))
 
 
 def terminate_and_compare(job: SupervisedJob, files: int) -> None:
