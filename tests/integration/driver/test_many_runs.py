@@ -234,9 +234,10 @@ def patient(config: HaConfig, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgedJ
     session.close()
 
 
+@pytest.mark.hours
 @pytest.mark.apart
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_what_ten_thousand_runs_leave_is_bounded(patient: AgedJob) -> None:
     patient.live(2_000)
     earlier = patient.measure()
