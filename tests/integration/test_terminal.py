@@ -92,8 +92,8 @@ def completed(line: str, **variables: str) -> tuple[list[str], str]:
 @pytest.mark.parametrize(
     ("shell", "offered"),
     [
-        ("zsh", '_arguments \'*: :(("cluster":"Show the leader of a cluster, or erase all..."))\'\n'),
-        ("fish", "cluster\tShow the leader of a cluster, or erase all...\n"),
+        ("zsh", '_arguments \'*: :(("cluster":"Show the leader of a cluster, recover its..."))\'\n'),
+        ("fish", "cluster\tShow the leader of a cluster, recover its...\n"),
     ],
 )
 def test_zsh_and_fish_complete_as_well(shell: str, offered: str) -> None:
