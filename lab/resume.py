@@ -31,10 +31,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has passed."""
+    """Leave out what has passed. Tests of a whole Airflow build on each other: their file runs again as a whole."""
     passed = config.stash[_PASSED]
-    left_out = [item for item in items if item.nodeid in passed]
-    items[:] = [item for item in items if item.nodeid not in passed]
+    again = {item.path for item in items if item.nodeid not in passed and item.get_closest_marker("system")}
+    left_out = [item for item in items if item.nodeid in passed and item.path not in again]
+    items[:] = [item for item in items if item not in left_out]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
 
