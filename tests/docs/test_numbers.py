@@ -148,6 +148,8 @@ SENTENCES = [
     ("explanation/coordination.md", f"or {payload_history.MOST_BYTES // MIB} MiB, the leader archives them"),
     ("explanation/coordination.md", f"at most every {WORDS[publish_loop.COLLECTION_INTERVAL / 60]} minutes"),
     ("explanation/coordination.md", f"all but the last {housekeeping.ATTEMPTS} attempts"),
+    ("explanation/coordination.md", f"before its first batch, or {publish_loop.IDLE_SECONDS:.0f} s without one"),
+    ("explanation/design.md", f"wait for the first batch, or {publish_loop.IDLE_SECONDS:.0f} s without one"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),
     ("explanation/decisions.md", f"no room for {supervisor.ROOM // MIB} MiB"),
     (

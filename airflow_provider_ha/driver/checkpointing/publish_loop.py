@@ -43,7 +43,7 @@ Clean = Callable[[Callable[[], bool]], bool]
 class RemovalLoop:
     """Cleans up when woken, and again every half a minute; immediately while work is left.
 
-    Its first turn, which continues the work of an earlier leader, comes with the first batch, or two minutes later.
+    Its first turn continues the work of an earlier leader, with the first batch, or :data:`IDLE_SECONDS` later.
 
     :param clean: Removes superfluous objects. It should return when the loop is woken or stopped.
     :param failed: Called with the error of a thread that cannot continue.

@@ -310,13 +310,16 @@ def long_cut(job: SupervisedJob, proxy: FaultProxy, killed_jvm: KilledJvm) -> Lo
     threading.Event().wait(max(0.0, TIMINGS.session_timeout - survived))
     commits = [path.stat().st_mtime for path in working.glob("*/commits/[0-9]*")]
     (first,) = job.live.glob("e1-*.dead")
-    job.close_gate("plan")
+    for gate in ("plan", "batch"):  # of either query
+        job.close_gate(gate)
     proxy.heal()
     following = attempt(job, 3)
     job.stream.feed(1)
-    job.await_held("plan")
+    for gate in ("plan", "batch"):
+        job.await_held(gate)
     stays = first.is_dir()
-    job.open_gate("plan")
+    for gate in ("plan", "batch"):
+        job.open_gate(gate)
     job.await_read(3)
     wait_until(lambda: not first.exists(), timeout=PATIENCE, what="the removal of the first epoch's directory")
     return LongCut(cut_at, max(commits), following, job.job.snapshot().epoch, stays)
