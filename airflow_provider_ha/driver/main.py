@@ -1,7 +1,7 @@
 """The program of a driver: connect, lead, and run the script under the lock.
 
 Order matters: work that does not touch the job (:func:`preload`) before the lock, the lock before any access to the
-job. A driver loads only what it needs for the lock before it asks for it: the job is down meanwhile.
+job. The job is down until then, so a driver loads the rest of itself beside the wait for the lock.
 """
 
 from __future__ import annotations
