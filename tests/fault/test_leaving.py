@@ -34,7 +34,7 @@ REASONS = {
 }
 
 
-def end(root: Path, cases: Sequence[Case], *options: str, words_seconds: float = 1.0) -> dict[Case, Outcome]:
+def end(root: Path, cases: Sequence[Case], *options: str, words_seconds: float = 2.0) -> dict[Case, Outcome]:
     """Run cases beside each other, and return what became of each."""
     finished = subprocess.run(
         [sys.executable, "-m", "tests.fault.leaving_process", str(root), str(words_seconds), *options],
