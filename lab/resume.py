@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     passed = config.stash[_PASSED]
     again = {item.path for item in items if item.nodeid not in passed and item.get_closest_marker("system")}
     left_out = [item for item in items if item.nodeid in passed and item.path not in again]
-    items[:] = [item for item in items if item not in left_out]
+    items[:] = [item for item in items if item.nodeid not in passed or item.path in again]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
 

@@ -26,6 +26,7 @@ from airflow_provider_ha.coordination.coordinator import SetData
 from airflow_provider_ha.driver.members.housekeeping import Housekeeping
 from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
 from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.errors import LeadershipError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, OperationKind, OperationState, RunResult
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
@@ -250,6 +251,19 @@ def test_deposed_leader_marks_nothing(job: Job) -> None:
     housekeeping(job).finish(1)
 
     assert cleanup(job, 1) == "DIRTY"
+
+
+def test_deposed_leader_removes_no_directory(job: Job) -> None:
+    """The removal comes long after the grant: the next leader may read what this one takes for superfluous."""
+    live = directories(job, "e1-a.dead", "e3-new")
+    run_with_result(job, 1)
+    job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
+
+    housekeeping(job).finish(1)
+    with pytest.raises(LeadershipError):
+        list(housekeeping(job).finish_earlier(2))
+
+    assert names(live) == ["e1-a.dead", "e3-new"]
 
 
 def test_leader_forgets_answers_that_are_older_than_a_week(job: Job) -> None:
