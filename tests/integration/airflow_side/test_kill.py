@@ -128,4 +128,4 @@ def test_an_airflow_that_does_not_say_leaves_the_job_alone_and_names_the_way_out
     kill_it(trigger, None, monkeypatch)
 
     assert asked(coordinator, paths) == []
-    assert "spark-ha job cancel" in capsys.readouterr().out
+    assert "spark-ha job cancel" in "".join(capsys.readouterr())

@@ -68,7 +68,7 @@ def test_by_default_a_job_gets_nothing_and_nothing_is_sent(
     deferral(operator, in_a_dag(operator))
 
     assert lineage_of(config) == {}
-    assert "lineage" not in capsys.readouterr().out.lower()
+    assert "lineage" not in "".join(capsys.readouterr()).lower()
 
 
 def test_a_driver_receives_airflow_s_lineage_options_only_on_request(
@@ -175,7 +175,7 @@ def test_a_transport_with_a_key_is_left_out_and_the_log_says_so(
     lineage = lineage_of(config)
     assert not any("transport" in key for key in lineage)
     assert "spark.openlineage.parentRunId" in lineage
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert "spark.openlineage.transport.auth.apiKey" in said
     assert "spark-defaults.conf" in said
     tree = read_tree(coordinator, cluster_paths.base)  # the root holds clusters of other tests, some with an ACL
@@ -200,7 +200,7 @@ def test_without_the_provider_the_job_runs_and_the_log_names_the_extra_once(
     deferral(operator, in_a_dag(operator))
 
     assert lineage_of(config) == {}
-    [said] = [line for line in capsys.readouterr().out.splitlines() if "OpenLineage" in line]
+    [said] = [line for line in "".join(capsys.readouterr()).splitlines() if "OpenLineage" in line]
     assert "airflow-provider-ha[openlineage]" in said
 
 

@@ -39,7 +39,7 @@ def test_a_lineage_that_cannot_be_read_does_not_fail_the_task(
     operator = SparkHaFollowOperator(task_id="task", job_id="flights")
 
     assert deferral(operator, in_a_dag(operator)).trigger.number == 1
-    assert "OpenLineage events of run 1 of job flights are not sent" in capsys.readouterr().out
+    assert "OpenLineage events of run 1 of job flights are not sent" in "".join(capsys.readouterr())
 
 
 SECRET = "k3y-of-the-receiver"
@@ -75,7 +75,7 @@ def test_a_transport_that_cannot_be_read_does_not_fail_the_task_and_the_log_says
     [said] = [line for line in caplog.messages if "OpenLineage" in line]
     assert deferred.trigger.number == 1
     assert "[openlineage]" in said
-    assert SECRET not in caplog.text + capsys.readouterr().out
+    assert SECRET not in caplog.text + "".join(capsys.readouterr())
 
 
 @pytest.mark.usefixtures("running", "invalid_transport")
@@ -110,7 +110,7 @@ def test_an_invalid_boolean_does_not_keep_the_job_from_starting_and_the_log_name
     deferral(operator, in_a_dag(operator))
 
     assert lineage_of(config)["spark.openlineage.transport.type"] == "http", "the other one is injected all the same"
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert "[openlineage] spark_inject_parent_job_info" in said
     assert SECRET not in said
 
@@ -131,7 +131,7 @@ def test_a_provider_that_does_not_fit_does_not_keep_the_job_from_starting(
     deferral(operator, in_a_dag(operator))
 
     assert lineage_of(config) == {}
-    assert "could not be injected: AttributeError" in capsys.readouterr().out
+    assert "could not be injected: AttributeError" in "".join(capsys.readouterr())
 
 
 @pytest.mark.usefixtures("running", "receiver")
@@ -146,7 +146,7 @@ def test_a_transport_that_the_client_refuses_is_not_quoted_in_the_log(
 
     deferral(operator, in_a_dag(operator))
 
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     assert "OpenLineage events of run 1 of job flights are not sent: ValueError. Correct [openlineage]" in said
     assert SECRET not in caplog.text + said
 
