@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
-from airflow_provider_ha.checkpoints.model import BatchEntry, GivenBatches, QuerySink, Segment
+from airflow_provider_ha.checkpoints.model import BatchEntry, GivenBatches, QuerySink, Segment, SinkKind
 from airflow_provider_ha.checkpoints.ownership import AdoptedCheckpoint, ClaimMode, Owner
 from airflow_provider_ha.records import Model, Record
 
@@ -131,6 +131,17 @@ class QueryPlan(Model):
         if self.given is None or self.sink.repeatable:
             return -1
         return min(self.given.finished, self.batch + len(self.replay))  # guard: other-batches-of-a-number-are-finished
+
+    @property
+    def sink_progress(self) -> str:
+        """Newest batch of the sink, for people."""
+        if self.sink_gone:
+            return "missing"
+        if self.given is not None:
+            return f"begun {self.given.begun}, finished {self.given.finished}"
+        if self.sink.kind is not SinkKind.FILE and self.sink.table is None:
+            return "not recorded by this sink"
+        return f"batch {self.sink.max_batch}" if self.sink.max_batch >= 0 else "none"
 
 
 class PlanFinding(Model):

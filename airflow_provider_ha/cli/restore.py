@@ -10,7 +10,7 @@ import typer
 
 from airflow_provider_ha.api.documents.restore_plan import plan_view
 from airflow_provider_ha.api.documents.submission import SubmittedRunView
-from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
+from airflow_provider_ha.checkpoints.model import QuerySink
 from airflow_provider_ha.checkpoints.ownership import ClaimMode, Owner
 from airflow_provider_ha.checkpoints.plan_model import Candidate, QueryPlan, RestorePlan, SourceInput, Verdict
 from airflow_provider_ha.checkpoints.restore.directory_plan import plan_directory, sink_at
@@ -121,17 +121,9 @@ def _row(query: QueryPlan) -> list[object]:
         f"{replay[0]} to {replay[-1]}" if replay else "nothing",
         ", ".join(map(_input, query.inputs)) or ("not known" if replay else "nothing"),
         query.sink.path or query.sink.table or query.sink.format or query.sink.kind.value,
-        _sink_has(query),
+        query.sink_progress,
         ", ".join(map(str, sorted(query.set_aside))) or "nothing",
     ]
-
-
-def _sink_has(query: QueryPlan) -> object:
-    if query.sink_gone:
-        return "it is gone"
-    if query.given is not None:
-        return f"begun {query.given.begun}, finished {query.given.finished}"
-    return query.sink.max_batch if query.sink.kind is SinkKind.FILE or query.sink.table else None
 
 
 def _input(source: SourceInput) -> str:

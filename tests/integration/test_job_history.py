@@ -109,7 +109,7 @@ def test_the_command_lists_checkpoints_with_the_columns_and_counts_of_the_page(
     assert code == 0
     assert shown.splitlines()[0].split() == ["CHECKPOINT", "TAKEN", "SECONDS", "BYTES", "WHY", "RUN", "EPOCH", "CUT"]
     assert shown.splitlines()[1].split()[2:4] == ["0.84", "3412000000"]
-    assert "3 kept; 0 failed under this driver; the job has gone on 3 times after a restore or a restart." in shown
+    assert "3 kept; 0 failed under this driver; the job has resumed 3 times from one of them." in shown
     assert (document["checkpoints"][0]["seconds"], document["checkpoints"][0]["state_size"]) == (0.84, 3_412_000_000)
     assert (document["failed"], document["restored"]) == (0, 3)
 

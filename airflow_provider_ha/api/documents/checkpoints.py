@@ -47,7 +47,7 @@ class CheckpointListView(View):
     :param unreadable: Pointers that are there and cannot be read.
     :param taken: How many checkpoints were ever taken; ``null`` when that was not read, as the next two.
     :param failed: How many the leading driver could not take; ``null`` without one.
-    :param restored: How often a checkpoint or savepoint was gone on from: by runs that are known, and their restarts.
+    :param restored: Number of resumptions from a checkpoint or savepoint, by the known runs and their restarts.
     """
 
     job_id: str
@@ -64,7 +64,7 @@ class CheckpointListView(View):
         failed = "" if self.failed is None else f"; {self.failed:,} failed under this driver"
         again = f"{self.restored or 0:,} {'time' if self.restored == 1 else 'times'}"
         counted = f"{self.taken or 0:,} checkpoints taken, {kept:,} kept{failed}"
-        return f"{counted}; the job has gone on {again} after a restore or a restart"
+        return f"{counted}; the job has resumed {again} from one of them"
 
 
 @shows(Checkpoint, "job_id number run epoch reason created_at queries directory pin graph spark_version")

@@ -253,7 +253,7 @@ class HistoryView(View):
 
     @property
     def restored(self) -> int:
-        """How often a checkpoint or savepoint was gone on from: by the runs that are shown, and by their restarts."""
+        """Number of resumptions from a checkpoint or savepoint, by the shown runs and their restarts."""
         starts = sum(run.started_from is not StartKind.FRESH for run in self.runs)
         return starts + sum(len(run.epochs) + run.left_out - 1 for run in self.runs if run.epochs)
 

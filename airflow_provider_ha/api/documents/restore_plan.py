@@ -76,11 +76,13 @@ class QueryPlanView(View):
 
     :param name_by_sink: Name of a query that writes there and that the script does not name; ``null`` where the output
         does not say it.
+    :param sink_progress: Newest batch of the sink, for people.
     """
 
     batch: int
     replay: tuple[int, ...]
     sink: QuerySink
+    sink_progress: str
     set_aside: dict[int, str]
     input_files: int
     inputs: tuple[SourceInput, ...]

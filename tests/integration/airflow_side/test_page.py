@@ -155,7 +155,7 @@ def test_a_jobs_page_shows_what_its_checkpoints_took_and_its_configuration(shown
 
     assert ">0.8 s</td>" in shown
     assert ">3.4 GB</td>" in shown
-    assert "3 kept; 0 failed under this driver; the job has gone on 3 times after a restore or a restart" in shown
+    assert "3 kept; 0 failed under this driver; the job has resumed 3 times from one of them" in shown
     assert "<dt>checkpoint_interval</dt><dd>10.0</dd>" in shown
     assert "<dt>retained_checkpoints</dt><dd>3</dd>" in shown
 

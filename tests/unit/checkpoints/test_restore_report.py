@@ -66,7 +66,7 @@ def test_everything_that_is_known_is_shown_to_people(capsys: pytest.CaptureFixtu
         "Refused until this is known, or hourly named with --accept-unverified",
         "250 rows of source 0 (7 gone)",
         "begun 6, finished 5",
-        "it is gone",
+        "missing",
         "clicks-3",
         "1007",
         "1311",
