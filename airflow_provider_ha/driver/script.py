@@ -331,9 +331,11 @@ class Script:
 
         def note(failed: threading.ExceptHookArgs) -> None:
             ended = failed.exc_value
-            if ended is not None and not isinstance(ended, SystemExit) and self.threads.holds(failed.thread):
-                self._of_threads = self._of_threads or ended
-            hook(failed)
+            counts = ended is not None and not isinstance(ended, SystemExit) and self.threads.holds(failed.thread)
+            try:
+                hook(failed)  # first: once the failure is known, the process may end before the last line is written
+            finally:
+                self._of_threads = self._of_threads or (ended if counts else None)
 
         threading.excepthook = note
 
