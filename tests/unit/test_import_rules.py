@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "fleet": STORES | {"jobs", "api"},
     "api": STORES | {"host", "jobs", "fleet"},
     "testing": {"coordination"},
-    "cli": STORES | {"jobs", "fleet", "api"},
+    "cli": STORES | {"jobs", "fleet", "api", "host"},  # the class archives of this host
     "airflow_side": STORES | {"jobs", "fleet", "api", "hooks"},
     "hooks": {"airflow_side", "get_provider_info", "api", "host", "jobs"},
     "operators": AIRFLOW_FACING | BELOW_AIRFLOW,
@@ -334,14 +334,14 @@ def test_each_engine_has_an_entry_a_starter_and_an_arrival() -> None:
     assert all(arrival_of(DriverHandle(engine=name)) for name in ENTRIES)
 
 
-def test_only_drivers_and_proofs_import_pyspark() -> None:
+def test_only_drivers_proofs_and_trainings_import_pyspark() -> None:
     users = {
         "/".join(path.relative_to(PACKAGE).parts[:2])
         for path in modules()
         if any(name.split(".")[0] == "pyspark" for name in imported_names(path))
     }
 
-    assert {place for place in users if not place.startswith("driver/")} <= {"host/proof"}
+    assert {place for place in users if not place.startswith("driver/")} <= {"host/proof", "host/archives"}
 
 
 def test_only_the_laboratory_imports_itself() -> None:

@@ -192,6 +192,8 @@ class EpochView(View):
     :param reason: Why it ended, in one line.
     :param recovered_by: Who recovered its loss.
     :param recovered_at: When.
+    :param class_archive: ``used``, or why the driver's JVM has loaded Spark's classes without a class archive; empty
+        for a driver that has not led.
     """
 
     run: int
@@ -208,6 +210,7 @@ class EpochView(View):
     reason: str
     recovered_by: str | None
     recovered_at: datetime | None
+    class_archive: str = ""
 
 
 class RunHistoryView(View):
@@ -310,6 +313,7 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader:
         reason=_reason(history, attempt, end),
         recovered_by=attempt.recovery.by if attempt.recovery is not None else None,
         recovered_at=attempt.recovery.at if attempt.recovery is not None else None,
+        class_archive=led.class_archive if led is not None else "",
     )
 
 

@@ -30,6 +30,8 @@ from pathlib import Path
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError, HaError, StorageUnavailableError
+from airflow_provider_ha.host.archives.archive_store import ArchiveStore
+from airflow_provider_ha.host.archives.driver_launch import DriverLaunch, driver_launch, start_training
 from airflow_provider_ha.host.engines.arrivals import arrival_of
 from airflow_provider_ha.host.process_tree import (
     END_SIGNALS,
@@ -47,7 +49,7 @@ from airflow_provider_ha.host.supervisor.spark_submit import check_python, packe
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION
 from airflow_provider_ha.jobs.drivers.driver_spec import OWNER_ONLY, DriverSpec, write_private
-from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home, release_of
 from airflow_provider_ha.jobs.options.conf import engine_options, named_spark_home
 from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
@@ -137,13 +139,13 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
 def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     """Start spark-submit, wait for its end, and kill the remaining processes."""
     try:
-        tree = start(spec)
+        tree, launch = start(spec)
     except Exception as error:
         log.exception("the driver could not be started")
         return _not_started(error)
     try:
         threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
-        reason = watch(tree, spec, stop)
+        reason = watch(tree, spec, stop, launch)
         ended = tree.code  # exit code before this process has killed anything
         if ended is not None and signal_of(ended) is not None and not stop.raised:
             reason = end_of_jvm(tree.pid, ended)
@@ -153,11 +155,22 @@ def run(spec: DriverSpec, stop: _StopFlag) -> Death:
         reason = f"the supervisor failed: {error!r}"
         log.exception("the supervisor failed")
     pids = tree.kill()
-    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, jvm=ended)
+    crashed = ended is not None and _set_aside(spec, launch, ended)
+    return Death(tree.code if tree.code is not None else NOT_LAUNCHED, pids, reason, outage=crashed, jvm=ended)
 
 
-def start(spec: DriverSpec) -> ProcessTree:
-    """Fetch the application and start spark-submit among its data files.
+def _set_aside(spec: DriverSpec, launch: DriverLaunch, code: int) -> bool:
+    """Set the archive aside of a JVM that a signal ended before Python led; return whether that was so."""
+    led = spec.home.driver_pid.exists() or spec.home.started.exists()
+    if launch.archive is None or signal_of(code) is None or led:
+        return False
+    ArchiveStore.of(spec.config).set_aside(launch.archive, f"a JVM with it was ended by signal {signal_of(code)}")
+    log.warning("class archive %s is set aside: the next attempt starts without it", launch.archive)
+    return True
+
+
+def start(spec: DriverSpec) -> tuple[ProcessTree, DriverLaunch]:
+    """Fetch the application and start Spark's JVM among its data files.
 
     :raises HaError: The graph or the application cannot be read.
     """
@@ -177,9 +190,16 @@ def start(spec: DriverSpec) -> ProcessTree:
     remember(secret_values(properties))
     write_private(spec.home.properties, spark_submit.render(properties))
     os.close(os.open(spec.home.driver_log, os.O_WRONLY | os.O_CREAT, 0o600))
-    tree = ProcessTree(
+    launch = driver_launch(
         spark_submit.command(spark_home, spec),
-        env=environment,
+        environment,
+        ArchiveStore.of(spec.config),
+        enabled=graph.options.class_archive,
+        spark=".".join(map(str, release_of(spark_home) or ())),
+    )
+    tree = ProcessTree(
+        launch.words,
+        env=launch.environment,
         directory=application.files_directory,
         log_file=spec.home.driver_log,
     )
@@ -188,7 +208,7 @@ def start(spec: DriverSpec) -> ProcessTree:
     except BaseException:
         tree.kill()
         raise
-    return tree
+    return tree, launch
 
 
 def _import_the_end() -> None:
@@ -196,10 +216,17 @@ def _import_the_end() -> None:
     from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: F401, PLC0415  # the reason is above
 
 
-def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag) -> str:
-    """Return the reason once the submission is over. Kills nothing."""
+def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag, launch: DriverLaunch) -> str:
+    """Return the reason once the submission is over. Kills nothing.
+
+    The class archive that the driver lacks is made once the job is RUNNING, beside it.
+    """
     python: DeathWatch | None = None
+    training = launch.training
     while True:
+        if training is not None and spec.home.running.exists():
+            start_training(training, ArchiveStore.of(spec.config), spec.home.directory)
+            training = None
         if tree.code is not None:
             return end_of_jvm(tree.pid, tree.code)
         if stop.raised:

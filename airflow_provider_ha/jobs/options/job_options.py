@@ -138,6 +138,12 @@ class HaOptions(Model):
         "the cluster leader does, on a host of theirs.",
         shown=_HA,
     )
+    class_archive: bool = option(
+        True,  # noqa: FBT003  # a default
+        "Whether drivers load Spark's classes from an archive of their host. The first driver makes it, once its job "
+        "is RUNNING.",
+        shown=_HA,
+    )
     application_failures: int = option(
         -1,
         "How often the same error of the application at the same batch ends a run that has worked; -1, the default, "

@@ -185,6 +185,7 @@ class SubmissionLed(Record):
     """``runs/<n>/submissions/<k>/led``: a submission leads once, in one process; a relaunched process is refused.
 
     :param process: Random id of the leading process.
+    :param class_archive: ``used``, or why its JVM has loaded its classes without an archive.
     """
 
     kind: ClassVar[str] = "submission-led"
@@ -194,6 +195,7 @@ class SubmissionLed(Record):
     host: str
     pid: int
     at: datetime
+    class_archive: str = ""
 
 
 NOT_LAUNCHED = 70  # EX_SOFTWARE: the exit code of a submission that never had a driver

@@ -14,6 +14,7 @@ from airflow_provider_ha.errors import (
     HaError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.host.archives.driver_launch import DriverLaunch
 from airflow_provider_ha.host.process_tree import Death
 from airflow_provider_ha.host.supervisor import main
 from airflow_provider_ha.host.supervisor.arrival import lock_directory
@@ -58,7 +59,7 @@ def test_a_directory_that_has_no_room_for_the_lock_is_an_end_with_the_reason(mon
 
 def test_a_supervisor_that_fails_kills_what_it_supervises(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = MagicMock(code=-9, kill=MagicMock(return_value=(7, 8)))
-    monkeypatch.setattr(main, "start", lambda _: tree)
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {})))
     monkeypatch.setattr(main, "watch", failing(MemoryError("no memory")))
 
     death = main.run(SPEC, main._StopFlag())
@@ -72,7 +73,7 @@ def test_a_host_without_room_for_another_thread_kills_the_driver_that_it_has_sta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree = MagicMock(code=-9, kill=MagicMock(return_value=(7,)))
-    monkeypatch.setattr(main, "start", lambda _: tree)
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {})))
     monkeypatch.setattr("threading.Thread.start", failing(RuntimeError("can't start new thread")))
 
     death = main.run(SPEC, main._StopFlag())
@@ -86,9 +87,9 @@ def test_a_driver_whose_log_cannot_be_rotated_is_not_called_never_started_while_
 ) -> None:
     """The exit is the proof of death: the next attempt starts at once."""
     tree = MagicMock()
-    for name in ("require_room", "open_store", "fetch_graph", "spark_submit", "fetch_application"):
+    for name in ("require_room", "open_store", "fetch_graph", "spark_submit", "fetch_application", "driver_launch"):
         monkeypatch.setattr(main, name, MagicMock())
-    for name in ("remember", "secret_values", "named_spark_home", "engine_options", "write_private"):
+    for name in ("remember", "secret_values", "named_spark_home", "engine_options", "write_private", "release_of"):
         monkeypatch.setattr(main, name, MagicMock())
     monkeypatch.setattr(main, "ProcessTree", lambda *_, **__: tree)
     monkeypatch.setattr(main, "rotate_log", failing(RuntimeError("can't start new thread")))
