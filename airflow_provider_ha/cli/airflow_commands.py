@@ -25,6 +25,7 @@ _NOUNS = {
     "cluster": "the leader of the cluster, its recovery and its tree in ZooKeeper: show, recover, tree, rebuild",
     "acl": "permissions of the nodes in ZooKeeper: check, repair",
     "storage": "check the storage, and remove unneeded records, files and blobs: check, clean",
+    "archive": "make, list and remove class archives of this host: make, list, remove",
     "metrics": "targets for Prometheus, files: the dashboard and the alert rules",
     "examples": "copy the example DAGs into a directory",
 }

@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 
 from airflow_provider_ha import __version__
-from airflow_provider_ha.cli import checkpoint, cluster, console, delete, job, package_files, savepoint, storage
+from airflow_provider_ha.cli import (
+    archive,
+    checkpoint,
+    cluster,
+    console,
+    delete,
+    job,
+    package_files,
+    savepoint,
+    storage,
+)
 from airflow_provider_ha.cli.cluster import recover_job
 from airflow_provider_ha.cli.exit_codes import RootGroup, exit_code
 from airflow_provider_ha.cli.job_actions import SUBMIT_EXAMPLES, cancel, move, release, stop, submit
@@ -54,6 +64,7 @@ app.add_typer(delete.app, name="delete")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(cluster.acl_app, name="acl")
 app.add_typer(storage.app, name="storage")
+app.add_typer(archive.app, name="archive")
 app.add_typer(package_files.app, name="metrics")
 app.command("examples")(package_files.examples)
 

@@ -72,6 +72,9 @@ from airflow_provider_ha.api.documents.restore_plan import (
 )
 from airflow_provider_ha.api.documents.stores import (
     AclsView,
+    ArchiveListView,
+    ArchivesRemovedView,
+    ArchiveView,
     JobPruneView,
     NodeView,
     ProblemView,
@@ -165,6 +168,9 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "savepoint show": {"": SavepointView},
     "savepoint trigger": {"": OperationView},
     "savepoint verify": {"": SavepointVerificationView},
+    "archive list": {"": ArchiveListView},
+    "archive make": {"": ArchiveView},
+    "archive remove": {"": ArchivesRemovedView},
     "storage check": {"": StorageCheckView},
     "storage clean": {"": StorageCleanView},
 }

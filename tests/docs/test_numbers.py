@@ -30,6 +30,7 @@ from airflow_provider_ha.driver.members import housekeeping
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
 from airflow_provider_ha.host import process_tree
+from airflow_provider_ha.host.archives import archive_store, jvm_command
 from airflow_provider_ha.host.proof import main as proof
 from airflow_provider_ha.host.supervisor import in_place
 from airflow_provider_ha.host.supervisor import main as supervisor
@@ -225,6 +226,8 @@ SENTENCES = [
         "how-to/recover-jobs.md",
         f"report {WORDS[observed_leadership._NOT_INSPECTED_SECONDS / 60]} minutes without one",
     ),
+    ("how-to/class-archives.md", f"no driver has used for {archive_store.UNUSED.days} days is removed"),
+    ("how-to/class-archives.md", f"its heap has {jvm_command.LARGEST_HEAP >> 30} GiB or more"),
     ("how-to/recover-jobs.md", f"takes {'a quarter of an hour' if ReconcileTimings().act == 900 else '?'}"),
     ("how-to/alerts.md", f"within `grace` ({GRACE} s in the DAG)"),
     ("how-to/metrics.md", f"batches of {WORDS[threshold('SparkHaCheckpointOld') / 60]} minutes are committed"),

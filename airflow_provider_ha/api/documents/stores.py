@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
@@ -34,6 +35,51 @@ class StorageCheckView(View):
 @shows(ObjectInfo, "key size modified")
 class OrphanView(View):
     """A blob that no record names."""
+
+
+class ArchiveView(View):
+    """A class archive of this host.
+
+    :param key: Digest of its JVM and class path.
+    :param path: The file.
+    :param bytes: Its size.
+    :param spark: Release of Spark.
+    :param java: The JVM.
+    :param seconds: Time that its training took.
+    :param made_at: When it was made.
+    :param used_at: When a driver last mapped it.
+    """
+
+    key: str
+    path: str
+    bytes: int
+    spark: str
+    java: str
+    seconds: float
+    made_at: datetime
+    used_at: datetime
+
+
+class ArchiveListView(View):
+    """The class archives of this user on this host.
+
+    :param directory: Their directory.
+    :param archives: Sorted by their keys.
+    """
+
+    directory: str
+    archives: tuple[ArchiveView, ...]
+
+
+class ArchivesRemovedView(View):
+    """Class archives that were removed.
+
+    :param directory: Their directory.
+    :param removed: Their keys.
+    """
+
+    directory: str
+    removed: tuple[str, ...]
 
 
 class ProblemView(View):

@@ -1,0 +1,164 @@
+"""``spark-ha archive``: a class archive that a host or an image has before its first driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_provider_ha.testing.waiting import wait_until
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+SITE = "<configuration><property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:{port}</value></property></configuration>"
+
+
+@dataclass
+class Visitors:
+    """A server that counts its visitors."""
+
+    port: int = 0
+    count: int = 0
+
+
+@contextmanager
+def server() -> Iterator[Visitors]:
+    """Count the connections to a port of this host."""
+    visitors = Visitors()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        visitors.port = listening.getsockname()[1]
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                visitors.count += 1
+                connection.close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield visitors
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class Host:
+    """A host with a conf of Spark that names a server."""
+
+    place: Path
+    visitors: Visitors
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of the command: ZooKeeper does not exist."""
+        inherited = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+        return inherited | {
+            "SPARK_HA_ZOOKEEPER": "127.0.0.1:9",
+            "SPARK_HA_STORAGE_ROOT": f"file://{self.place}/storage",
+            "SPARK_CONF_DIR": str(self.place / "conf"),
+            "HADOOP_CONF_DIR": str(self.place / "hadoop"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start ``spark-ha archive``."""
+        command = [str(Path(sys.executable).with_name("spark-ha")), "archive", *words, "--json"]
+        return subprocess.Popen(
+            command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def run(self, *words: str) -> dict[str, Any]:
+        """Run ``spark-ha archive`` and return its document."""
+        process = self.start(*words)
+        answer, error = process.communicate()
+        assert process.returncode == 0, error
+        document: dict[str, Any] = json.loads(answer)
+        return document
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    place = tmp_path_factory.mktemp("host")
+    with server() as visitors:
+        for name in ("conf", "hadoop"):
+            (place / name).mkdir()
+        (place / "hadoop" / "core-site.xml").write_text(SITE.format(port=visitors.port))
+        logs = f"hdfs://127.0.0.1:{visitors.port}/logs"
+        defaults = f"spark.eventLog.enabled true\nspark.eventLog.dir {logs}\nspark.driver.memory 1g\n"
+        (place / "conf" / "spark-defaults.conf").write_text(defaults)
+        yield Host(place, visitors)
+
+
+def trainings(host: Host) -> list[psutil.Process]:
+    """Return the processes that a training has started."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+        if str(host.place) in words and "training_program" in words:
+            found.append(process)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [0.2, 3.0, 15.0])
+def test_a_killed_training_leaves_no_process_and_no_lock(host: Host, seconds: float) -> None:
+    process = host.start("make")
+    jvm = wait_until(lambda: trainings(host), timeout=120, what="the JVM of the training")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    wait_until(lambda: not any(each.is_running() for each in jvm), timeout=30, what="the end of its processes")
+    assert host.run("list")["archives"] == []
+
+
+@pytest.mark.long
+def test_an_archive_is_made_without_a_connection_listed_and_removed(host: Host) -> None:
+    made = host.run("make")
+
+    again = host.run("make")
+    listed = host.run("list")
+    removed = host.run("remove")
+
+    assert again["made_at"] == made["made_at"]
+    assert [each["key"] for each in listed["archives"]] == [made["key"]]
+    assert removed["removed"] == [made["key"]]
+    assert host.run("list")["archives"] == []
+    assert host.visitors.count == 0
+
+
+def test_a_key_without_an_archive_is_a_wrong_call(host: Host) -> None:
+    process = host.start("remove", "abc")
+
+    answer, _ = process.communicate()
+
+    assert process.returncode == 64
+    assert "there is no class archive 'abc'" in json.loads(answer)["error"]["message"]
+
+
+def test_a_jvm_with_options_of_the_user_gets_no_archive_and_its_reason(host: Host) -> None:
+    process = host.start("make", "--conf", "spark.driver.extraJavaOptions=-Xshare:off")
+
+    answer, _ = process.communicate()
+
+    assert process.returncode != 0
+    assert "drivers use no class archive: the JVM has the option -Xshare" in json.loads(answer)["error"]["message"]
