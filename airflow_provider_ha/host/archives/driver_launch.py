@@ -30,6 +30,7 @@ from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE
 
 log = logging.getLogger(__name__)
 USED = "used"
+_LONGEST = 300  # characters of a reason: it may quote Spark's scripts
 NOT_MADE = "no archive of this Spark was made on this host yet"
 SWITCHED_OFF = "class_archive is off"
 
@@ -94,19 +95,21 @@ def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path, sp
 def _plain(
     words: Sequence[str], environment: Mapping[str, str], reason: str, training: Training | None = None
 ) -> DriverLaunch:
+    reason = reason[:_LONGEST]
     log.info("the driver's JVM uses no class archive: %s", reason)
     return DriverLaunch(tuple(words), {**environment, ARCHIVE_VARIABLE: reason}, reason=reason, training=training)
 
 
 def start_training(training: Training, store: ArchiveStore, directory: Path) -> None:
-    """Start to make an archive, in a process that ends with this thread's process.
+    """Start to make an archive, in a process that ends with this thread's process. Raises nothing.
 
     :param directory: Private directory for its request.
     """
     request = directory / "class-archive.json"
-    request.write_text(f"{store.directory}\n{training.to_json()}", encoding="utf-8")
     module = "airflow_provider_ha.host.archives.training"
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
-    subprocess.Popen(
-        [*guard, sys.executable, "-m", module, str(request)], stdin=subprocess.DEVNULL, start_new_session=True
-    )
+    command = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), sys.executable, "-m", module, str(request)]
+    try:
+        request.write_text(f"{store.directory}\n{training.to_json()}", encoding="utf-8")
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    except OSError as error:  # a full disk, no room for a process: the job runs without an archive
+        log.warning("no class archive is made: %s", error)

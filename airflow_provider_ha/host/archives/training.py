@@ -1,6 +1,6 @@
-"""Training: a run of our own program whose JVM writes a class archive when it ends.
+"""Training: a program of this package whose JVM writes a class archive when it ends.
 
-``python -m airflow_provider_ha.host.archives.training FILE``, a process of its own: a supervisor collects every dead
+``python -m airflow_provider_ha.host.archives.training FILE``, a separate process: a supervisor collects every dead
 child itself, so it would not learn how a training ended.
 
 It runs no code of a user and reads no conf of one: a temporary conf folder and home, the loopback address, and only the
@@ -18,11 +18,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_ha.clock import SystemClock
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.host.archives.archive_store import ArchiveNote, ArchiveStore
 from airflow_provider_ha.host.archives.jvm_command import (
     NO_SCRIPT,
@@ -101,11 +102,13 @@ class Training:
                     made_at=SystemClock().now(),
                     resources=tuple(resources_of(self.class_path.jars)),
                 )
+                store.publish(made, note)
+                store.expire()
             except ConfigurationError as error:
                 store.set_aside(self.key, error.message)
                 raise
-            store.publish(made, note)
-            store.expire()
+            except OSError as error:
+                raise ConfigurationError(f"no class archive could be written: {error}") from error
             log.info("class archive %s was made in %.0f s", note.key, note.seconds)
             return note
 
@@ -135,7 +138,7 @@ class Training:
             command = request_command(request, environment).with_script(str(_PROGRAM))
             _run(command.with_class_path(map(str, self.class_path.jars), options), place)
         if not made.is_file():
-            raise ConfigurationError("the JVM wrote no class archive: its JDK may have no archive of its own")
+            raise ConfigurationError("the JVM wrote no class archive: its JDK may lack a base archive")
 
 
 def _run(command: JvmCommand, place: Path) -> None:
@@ -168,12 +171,14 @@ def _digest(path: Path) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the archive that a file describes, in the store next to the file's first line."""
+    """Make the archive that a file describes. Its first line is the store's directory."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # before any driver of the host
     store, _, text = Path(arguments[0]).read_text(encoding="utf-8").partition("\n")
     try:
         Training.from_json(text).run(ArchiveStore(Path(store)), os.environ)
-    except ConfigurationError as error:
+    except (HaError, OSError) as error:
         log.warning("no class archive: %s", error)
         return 1
     return 0

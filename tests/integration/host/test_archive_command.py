@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters.full_disk import small_disk
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -74,12 +75,14 @@ class Host:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start ``spark-ha archive``."""
+    def start(self, *words: str, home: Path | None = None) -> subprocess.Popen[str]:
+        """Start ``spark-ha archive``.
+
+        :param home: Home of the drivers in place of the storage root.
+        """
+        environment = self.environment | ({"SPARK_HA_HOME_ROOT": f"file://{home}"} if home is not None else {})
         command = [str(Path(sys.executable).with_name("spark-ha")), "archive", *words, "--json"]
-        return subprocess.Popen(
-            command, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
+        return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *words: str) -> dict[str, Any]:
         """Run ``spark-ha archive`` and return its document."""
@@ -129,6 +132,18 @@ def test_a_killed_training_leaves_no_process_and_no_lock(host: Host, seconds: fl
 
     wait_until(lambda: not any(each.is_running() for each in jvm), timeout=30, what="the end of its processes")
     assert host.run("list")["archives"] == []
+
+
+@pytest.mark.long
+def test_a_disk_that_is_too_small_gets_no_file_and_its_reason_is_known(host: Host) -> None:
+    with small_disk(host.place / "disk", size="32m") as disk:
+        process = host.start("make", home=disk.path)
+        answer, _ = process.communicate()
+        left = [path.name for path in disk.path.rglob("*") if path.suffix in (".jsa", ".tmp", ".json")]
+
+    assert process.returncode == 64
+    assert "the training" in json.loads(answer)["error"]["message"]
+    assert left == []
 
 
 @pytest.mark.long
