@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore
 from airflow_provider_ha.host.archives.driver_launch import DriverLaunch, driver_launch
-from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home, release_of
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from benchmarks.shared import median, quick, show
 
 
@@ -48,10 +48,9 @@ def main() -> None:
         store, properties = ArchiveStore(Path(place, "archives")), Path(place, "properties")
         properties.write_text("spark.driver.memory 1g\n", encoding="utf-8")
         call = [str(home / "bin" / "spark-submit"), "--properties-file", str(properties), str(SCRIPT)]
-        release = ".".join(map(str, release_of(home) or ()))
 
         def launch() -> DriverLaunch:
-            return driver_launch(call, environment, store, enabled=True, spark=release)
+            return driver_launch(call, environment, store, enabled=True)
 
         first = launch()
         made = first.training.run(store, os.environ) if first.training is not None else None

@@ -15,7 +15,7 @@ from airflow_provider_ha.cli.session import AsJson, ClusterTarget, help_examples
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore, StoredArchive
 from airflow_provider_ha.host.archives.driver_launch import driver_launch
-from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home, release_of
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 
 
 app = typer.Typer(help="Make, list and remove class archives of this host.", no_args_is_help=True)
@@ -49,13 +49,12 @@ def make(
     with reported(as_json=as_json):
         store = _store(context)
         home = find_spark_home(spark_home or _named_home())
-        release = ".".join(map(str, release_of(home) or ()))
         with tempfile.TemporaryDirectory(prefix="spark-ha-archive-") as folder:
             properties = Path(folder, "properties")
             properties.write_text("".join(f"{line}\n" for line in map(_line, conf or ())), encoding="utf-8")
             submit = str(home / "bin" / "spark-submit")
             call = [submit, "--load-spark-defaults", "--properties-file", str(properties), "script.py"]
-            launch = driver_launch(call, {**os.environ, "SPARK_HOME": str(home)}, store, enabled=True, spark=release)
+            launch = driver_launch(call, {**os.environ, "SPARK_HOME": str(home)}, store, enabled=True)
         if launch.training is not None:
             with console.phases(quiet=as_json) as say:
                 say("loading the classes of Spark, and writing the archive", 0)

@@ -114,18 +114,26 @@ class ArchiveStore:
 
         :raises ConfigurationError: It differs, or belongs to another user.
         """
-        digest, length = hashlib.sha256(), 0
         try:
-            with self._opened(archive.path) as descriptor:
-                while chunk := os.read(descriptor, _CHUNK):
-                    digest.update(chunk)
-                    length += len(chunk)
+            measured = self.measure(archive.path)
         except OSError as error:
             raise ConfigurationError(f"the class archive {archive.path} cannot be read: {error}") from error
-        if (length, digest.hexdigest()) != (archive.note.length, archive.note.sha256):
+        if measured != (archive.note.length, archive.note.sha256):
             raise ConfigurationError(f"the class archive {archive.path} is damaged")
         with suppress(OSError):  # a read-only image
             os.utime(self._note(archive.note.key))
+
+    def measure(self, path: Path) -> tuple[int, str]:
+        """Return length and SHA-256 of a file.
+
+        :raises ConfigurationError: Another user may have written it.
+        """
+        digest, length = hashlib.sha256(), 0
+        with self._opened(path) as descriptor:
+            while chunk := os.read(descriptor, _CHUNK):
+                digest.update(chunk)
+                length += len(chunk)
+        return length, digest.hexdigest()
 
     def failure(self, key: str) -> FailedTraining | None:
         """Return a training's failure of the last day; ``None`` without one."""

@@ -26,6 +26,7 @@ from airflow_provider_ha.host.archives.jvm_command import (
 )
 from airflow_provider_ha.host.archives.training import GUARD, QUIET, Training
 from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE
+from airflow_provider_ha.jobs.drivers.spark_release import release_of
 
 
 log = logging.getLogger(__name__)
@@ -52,13 +53,12 @@ class DriverLaunch:
 
 
 def driver_launch(
-    spark_submit: Sequence[str], environment: Mapping[str, str], store: ArchiveStore, *, enabled: bool, spark: str
+    spark_submit: Sequence[str], environment: Mapping[str, str], store: ArchiveStore, *, enabled: bool
 ) -> DriverLaunch:
     """Return how the JVM of a call of spark-submit is started. Starts nothing.
 
     :param spark_submit: The call; its last word is the script.
     :param enabled: Whether the job uses archives.
-    :param spark: Release of Spark.
     """
     *options, script = spark_submit
     if not enabled:
@@ -68,12 +68,12 @@ def driver_launch(
     except ConfigurationError as error:
         return _plain(spark_submit, environment, error.message)
     try:
-        return _with_archive(command, store, Path(environment["SPARK_HOME"]), spark)
+        return _with_archive(command, store, Path(environment["SPARK_HOME"]))
     except (HaError, OSError) as error:  # no archive is a reason against a start
         return _plain(command.words, command.environment, getattr(error, "message", str(error)))
 
 
-def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path, spark: str) -> DriverLaunch:
+def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path) -> DriverLaunch:
     if reason := contradiction(command):
         raise ConfigurationError(reason)
     path = archived_class_path(command)
@@ -82,6 +82,7 @@ def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path, sp
     if archive is None:
         if (failed := store.failure(key)) is not None:
             raise ConfigurationError(failed.reason)
+        spark = ".".join(map(str, release_of(spark_home) or ()))
         training = Training(key, spark_home, command.java, path, spark)
         return _plain(command.words, command.environment, NOT_MADE, training)
     if hidden := hidden_files(path.conf, archive.note.resources):

@@ -9,7 +9,6 @@ variables that Java and Python need. It ends with the process that has started i
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -82,35 +81,38 @@ class Training:
     def run(self, store: ArchiveStore, environment: Mapping[str, str]) -> ArchiveNote | None:
         """Make the archive; return ``None`` if another process of this host trains.
 
-        :raises ConfigurationError: The training failed; the store has the reason.
+        :raises ConfigurationError: The training failed, and the store has the reason; or the store cannot be written.
         """
-        with store.training() as made:
-            if made is None:
-                return None
-            if (known := store.find(self.key)) is not None:  # made in the meantime
-                return known.note
-            began = time.monotonic()
-            try:
-                self._make(made, environment)
-                note = ArchiveNote(
-                    key=self.key,
-                    length=made.stat().st_size,
-                    sha256=_digest(made),
-                    java=str(self.java),
-                    spark=self.spark,
-                    seconds=round(time.monotonic() - began, 1),
-                    made_at=SystemClock().now(),
-                    resources=tuple(resources_of(self.class_path.jars)),
-                )
-                store.publish(made, note)
-                store.expire()
-            except ConfigurationError as error:
-                store.set_aside(self.key, error.message)
-                raise
-            except OSError as error:
-                raise ConfigurationError(f"no class archive could be written: {error}") from error
-            log.info("class archive %s was made in %.0f s", note.key, note.seconds)
-            return note
+        try:
+            with store.training() as made:
+                return self._train(store, made, environment) if made is not None else None
+        except OSError as error:
+            raise ConfigurationError(f"no class archive can be written: {error}") from error
+
+    def _train(self, store: ArchiveStore, made: Path, environment: Mapping[str, str]) -> ArchiveNote:
+        if (known := store.find(self.key)) is not None:  # made in the meantime
+            return known.note
+        began = time.monotonic()
+        try:
+            self._make(made, environment)
+            length, sha256 = store.measure(made)
+            note = ArchiveNote(
+                key=self.key,
+                length=length,
+                sha256=sha256,
+                java=str(self.java),
+                spark=self.spark,
+                seconds=round(time.monotonic() - began, 1),
+                made_at=SystemClock().now(),
+                resources=tuple(resources_of(self.class_path.jars)),
+            )
+        except ConfigurationError as error:
+            store.set_aside(self.key, error.message)
+            raise
+        store.publish(made, note)
+        store.expire()
+        log.info("class archive %s was made in %.0f s", note.key, note.seconds)
+        return note
 
     def _make(self, made: Path, inherited: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix="spark-ha-training-") as folder:
@@ -165,11 +167,6 @@ def _run(command: JvmCommand, place: Path) -> None:
         raise ConfigurationError(f"the training ended with exit status {code}: {lines[-1][:300]}")
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def main(arguments: list[str]) -> int:
     """Make the archive that a file describes. Its first line is the store's directory."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -178,7 +175,7 @@ def main(arguments: list[str]) -> int:
     store, _, text = Path(arguments[0]).read_text(encoding="utf-8").partition("\n")
     try:
         Training.from_json(text).run(ArchiveStore(Path(store)), os.environ)
-    except (HaError, OSError) as error:
+    except HaError as error:
         log.warning("no class archive: %s", error)
         return 1
     return 0

@@ -49,7 +49,7 @@ from airflow_provider_ha.host.supervisor.spark_submit import check_python, packe
 from airflow_provider_ha.jobs.application.artifacts import fetch_application, fetch_graph, is_of_storage, needed_by
 from airflow_provider_ha.jobs.drivers.driver_home import HOME_OPTION
 from airflow_provider_ha.jobs.drivers.driver_spec import OWNER_ONLY, DriverSpec, write_private
-from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home, release_of
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.options.conf import engine_options, named_spark_home
 from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
@@ -164,7 +164,12 @@ def _set_aside(spec: DriverSpec, launch: DriverLaunch, code: int) -> bool:
     led = spec.home.driver_pid.exists() or spec.home.started.exists()
     if launch.archive is None or signal_of(code) is None or led:
         return False
-    ArchiveStore.of(spec.config).set_aside(launch.archive, f"a JVM with it was ended by signal {signal_of(code)}")
+    reason = f"a JVM with it was ended by signal {signal_of(code)}"
+    try:
+        ArchiveStore.of(spec.config).set_aside(launch.archive, reason)
+    except (HaError, OSError) as error:  # the exit of the driver has to be written all the same
+        log.warning("class archive %s cannot be set aside: %s", launch.archive, error)
+        return False
     log.warning("class archive %s is set aside: the next attempt starts without it", launch.archive)
     return True
 
@@ -195,7 +200,6 @@ def start(spec: DriverSpec) -> tuple[ProcessTree, DriverLaunch]:
         environment,
         ArchiveStore.of(spec.config),
         enabled=graph.options.class_archive,
-        spark=".".join(map(str, release_of(spark_home) or ())),
     )
     tree = ProcessTree(
         launch.words,

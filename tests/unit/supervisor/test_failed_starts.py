@@ -14,6 +14,7 @@ from airflow_provider_ha.errors import (
     HaError,
     StorageUnavailableError,
 )
+from airflow_provider_ha.host.archives.archive_store import ArchiveStore
 from airflow_provider_ha.host.archives.driver_launch import DriverLaunch
 from airflow_provider_ha.host.process_tree import Death
 from airflow_provider_ha.host.supervisor import main
@@ -69,6 +70,21 @@ def test_a_supervisor_that_fails_kills_what_it_supervises(monkeypatch: pytest.Mo
     assert tree.kill.called
 
 
+def test_an_archive_that_cannot_be_set_aside_does_not_lose_the_death_of_its_jvm(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An attempt then, and no outage: the next one may map the same archive."""
+    tree = MagicMock(code=-6, pid=1, kill=MagicMock(return_value=(7,)))
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {}, archive="key")))
+    monkeypatch.setattr(main, "watch", lambda *_: "the JVM ended")
+    monkeypatch.setattr(ArchiveStore, "set_aside", failing(OSError("no space left on device")))
+    spec: Any = SimpleNamespace(home=DriverHome(tmp_path), config=CONFIG)
+
+    death = main.run(spec, main._StopFlag())
+
+    assert (death.code, death.pids, death.outage) == (-6, (7,), False)
+
+
 def test_a_host_without_room_for_another_thread_kills_the_driver_that_it_has_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -89,7 +105,7 @@ def test_a_driver_whose_log_cannot_be_rotated_is_not_called_never_started_while_
     tree = MagicMock()
     for name in ("require_room", "open_store", "fetch_graph", "spark_submit", "fetch_application", "driver_launch"):
         monkeypatch.setattr(main, name, MagicMock())
-    for name in ("remember", "secret_values", "named_spark_home", "engine_options", "write_private", "release_of"):
+    for name in ("remember", "secret_values", "named_spark_home", "engine_options", "write_private"):
         monkeypatch.setattr(main, name, MagicMock())
     monkeypatch.setattr(main, "ProcessTree", lambda *_, **__: tree)
     monkeypatch.setattr(main, "rotate_log", failing(RuntimeError("can't start new thread")))
