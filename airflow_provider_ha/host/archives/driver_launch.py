@@ -101,11 +101,14 @@ def _plain(
     return DriverLaunch(tuple(words), {**environment, ARCHIVE_VARIABLE: reason}, reason=reason, training=training)
 
 
-def start_training(training: Training, store: ArchiveStore, directory: Path) -> None:
+def start_training(training: Training, store: ArchiveStore, directory: Path) -> bool:
     """Start to make an archive, in a process that ends with this thread's process. Raises nothing.
 
     :param directory: Private directory for its request.
+    :returns: ``False`` on a busy host, where a process of the lowest priority would not be over in time: try again.
     """
+    if os.getloadavg()[0] >= (os.cpu_count() or 1):
+        return False
     request = directory / "class-archive.json"
     module = "airflow_provider_ha.host.archives.training"
     command = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), sys.executable, "-m", module, str(request)]
@@ -114,3 +117,4 @@ def start_training(training: Training, store: ArchiveStore, directory: Path) -> 
         subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:  # a full disk, no room for a process: the job runs without an archive
         log.warning("no class archive is made: %s", error)
+    return True

@@ -36,6 +36,7 @@ from airflow_provider_ha.host.process_tree import kill_session
 
 log = logging.getLogger(__name__)
 TRAINING_SECONDS = 300.0
+LOWEST_PRIORITY = 19
 QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 _CONF = {
     "spark.master": "local[2]",
@@ -144,7 +145,7 @@ class Training:
 
 
 def _run(command: JvmCommand, place: Path) -> None:
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), "nice", "-n", "19"]
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
     output = place / "output"
     with output.open("wb") as written:
         process = subprocess.Popen(
@@ -168,8 +169,9 @@ def _run(command: JvmCommand, place: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the archive that a file describes. Its first line is the store's directory."""
+    """Make the archive that a file describes, beside a job. Its first line is the store's directory."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    os.nice(LOWEST_PRIORITY)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # before any driver of the host
     store, _, text = Path(arguments[0]).read_text(encoding="utf-8").partition("\n")

