@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,7 @@ from airflow_provider_ha.driver.queries.stall_watch import StallWatch
 from airflow_provider_ha.driver.script import Lifecycle, Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE, DriverSpec
 from airflow_provider_ha.jobs.options.conf import is_layered, writer_id
 from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.removal.past_runs import PastRuns
@@ -110,6 +111,8 @@ def start_metrics(
             run=run,
             attempt=spec.attempt,
             alive_at=led.alive_at,
+            class_archive=writer.class_archive,
+            first_commit_seconds=spec.home.first_commit_seconds,
             options=led.graph.options,
             clock=clock,
         )
@@ -153,6 +156,8 @@ class Assembly:
         recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
         figures = CheckpointFigures()
         writer.failed_checkpoints = lambda: figures.failures
+        writer.first_commit_seconds = self.spec.home.first_commit_seconds
+        writer.class_archive = os.environ.get(ARCHIVE_VARIABLE, "")
         measured = start_metrics(
             self.spec,
             led,

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.figures import CheckpointFigures, QueryTrigger, ReportedTriggers
 from airflow_provider_ha.jobs import metric_names
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED
 from airflow_provider_ha.jobs.metric_names import Metric, MetricKind
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -71,6 +72,8 @@ class MetricSources:
     :param run: The run as it was read when this driver began to lead.
     :param attempt: Submission of this driver.
     :param alive_at: Last heartbeat of the previous leader.
+    :param class_archive: ``used``, or why the JVM has loaded its classes without an archive.
+    :param first_commit_seconds: Returns the time from the launch of this driver to its first commit.
     """
 
     cluster: str
@@ -85,6 +88,8 @@ class MetricSources:
     run: RunView
     attempt: int
     alive_at: datetime | None
+    class_archive: str
+    first_commit_seconds: Callable[[], float | None]
     options: HaOptions
     clock: Clock
 
@@ -137,6 +142,7 @@ class DriverMetrics(Collector):
             **self._of_checkpoints(now),
             **self._of_batches(now),
             **self._of_recovery(now),
+            **self._of_start(),
         }
 
     def _of_checkpoints(self, now: datetime) -> Mapping[Metric, Values]:
@@ -172,6 +178,14 @@ class DriverMetrics(Collector):
             metric_names.ATTEMPTS_USED: [((), attempts_used(submissions, options, now))],
             metric_names.ATTEMPTS_LIMIT: [((), options.restart_attempts)],
             metric_names.RECOVERY: [((phase,), seconds) for phase, seconds in phases.items()],
+        }
+
+    def _of_start(self) -> Mapping[Metric, Values]:
+        archive, seconds = self._observed.class_archive, self._observed.first_commit_seconds()
+        used = archive == ARCHIVE_USED
+        return {
+            metric_names.CLASS_ARCHIVE: [(("" if used else archive,), float(used))],
+            metric_names.FIRST_COMMIT: [((), seconds)] if seconds is not None else [],
         }
 
     def _times(self) -> RecoveryTimes | None:

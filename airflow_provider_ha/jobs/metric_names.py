@@ -136,6 +136,16 @@ RECOVERY = Metric(
     "Time that a phase of the newest recovery took: detect, submit, lead, commit, and total",
     ("phase",),
 )
+CLASS_ARCHIVE = Metric(
+    "spark_ha_class_archive",
+    _G,
+    "",
+    "1 if the driver's JVM has loaded Spark's classes from a class archive, else 0 with the reason",
+    ("reason",),
+)
+FIRST_COMMIT = Metric(
+    "spark_ha_first_commit_seconds", _G, "seconds", "Time from the launch of the driver to its first commit"
+)
 JOB_ALERT = Metric(
     "spark_ha_job_alert",
     _G,
@@ -182,6 +192,8 @@ METRICS: tuple[Metric, ...] = (
     ATTEMPTS_USED,
     ATTEMPTS_LIMIT,
     RECOVERY,
+    CLASS_ARCHIVE,
+    FIRST_COMMIT,
     JOB_ALERT,
     NOT_INSPECTED,
     ACCEPTED_LOSSES,

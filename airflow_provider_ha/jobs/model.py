@@ -297,6 +297,8 @@ class Status(Record):
     :param metrics: Address of the leader's metrics, as ``host:port``; empty without one.
     :param failed_checkpoints: Number of checkpoints that its driver could not take.
     :param loss: Missing input that the run has continued without, by consent; ``None`` without any.
+    :param class_archive: ``used``, or why the JVM of its driver has loaded its classes without an archive.
+    :param first_commit_seconds: Time from the launch of its driver to its first commit; ``None`` before it.
     """
 
     kind: ClassVar[str] = "status"
@@ -314,6 +316,8 @@ class Status(Record):
     metrics: str = ""
     failed_checkpoints: int = 0
     loss: AcceptedLoss | None = None
+    class_archive: str = ""
+    first_commit_seconds: float | None = None
     at: datetime
 
     @property

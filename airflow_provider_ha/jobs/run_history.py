@@ -16,7 +16,7 @@ from airflow_provider_ha.coordination.coordinator import Coordinator, Node, Read
 from airflow_provider_ha.coordination.node_names import node_numbers
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
-from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult
+from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult, Status
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
 from airflow_provider_ha.jobs.runs.run_store import decode
 from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit, SubmissionLed
@@ -35,12 +35,15 @@ class Attempt:
     :param led: The process that led, and when; ``None`` if none did.
     :param exit: Its proven end; ``None`` while it lives, or without a proof of death.
     :param recovery: The recovery of its loss; ``None`` without one.
+    :param first_commit_seconds: Time from the launch of its driver to its first commit; ``None`` if it has made none,
+        or its host was lost and another driver has led since.
     """
 
     submission: Submission
     led: SubmissionLed | None = None
     exit: SubmissionExit | None = None
     recovery: Recovery | None = None
+    first_commit_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ def read_history(
 def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = None) -> Steps[JobHistory]:
     """Read the same as :func:`read_history` in four round trips, which other readers may share."""
     unreadable: list[UnreadableRecord] = []
-    first = yield Reads((paths.base, paths.leader), (paths.runs, paths.recoveries))
+    first = yield Reads((paths.base, paths.leader, paths.status), (paths.runs, paths.recoveries))
     base = first.nodes[paths.base]
     if base is None:
         raise UnknownJobError(
@@ -115,6 +118,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
     ]
     fourth = yield Reads(tuple(paths.recovery(epoch) for epoch in claims))
     recoveries = {epoch: _record(fourth.nodes, paths.recovery(epoch), Recovery, unreadable) for epoch in claims}
+    status = _record(first.nodes, paths.status, Status, unreadable)
     found_runs = []
     for number in attempts:
         run = _record(second.nodes, paths.run(number), Run, unreadable)
@@ -126,12 +130,14 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
             if submission is None:
                 continue  # forgotten since it was listed, or unreadable
             leads = led[number, attempt]
+            left = _record(third.nodes, paths.submission_exit(number, attempt), SubmissionExit, unreadable)
             made.append(
                 Attempt(
                     submission=submission,
                     led=leads,
-                    exit=_record(third.nodes, paths.submission_exit(number, attempt), SubmissionExit, unreadable),
+                    exit=left,
                     recovery=recoveries.get(leads.epoch) if leads is not None else None,
+                    first_commit_seconds=_first_commit(leads, left, status),
                 )
             )
         found_runs.append(
@@ -149,6 +155,14 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
         runs_left_out=len(numbers) - len(attempts),
         unreadable=tuple(unreadable),
     )
+
+
+def _first_commit(led: SubmissionLed | None, left: SubmissionExit | None, status: Status | None) -> float | None:
+    """Return the time from the launch to the first commit: by the exit, before that by the status."""
+    if left is not None:
+        return left.first_commit_seconds
+    told = status is not None and led is not None and status.epoch == led.epoch
+    return status.first_commit_seconds if status is not None and told else None
 
 
 def _of_runs(paths: JobPaths, numbers: list[int]) -> Reads:

@@ -170,6 +170,17 @@ def test_the_state_is_told_while_a_write_waits_for_zookeeper(
     assert in_time == [JobState.FINISHED]
 
 
+def test_the_first_commit_is_in_the_status_at_once(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter
+) -> None:
+    writer.publish_status(None)
+
+    writer.first_commit_seconds = lambda: 9.25
+    writer.publish_status(None)
+
+    assert Status.from_bytes(coordinator.get(paths.status).data, source="the status").first_commit_seconds == 9.25
+
+
 def test_the_status_says_how_many_checkpoints_have_failed_without_a_write_for_each(
     coordinator: Coordinator, paths: JobPaths, writer: JobWriter
 ) -> None:

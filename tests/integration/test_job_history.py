@@ -21,9 +21,11 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
 from airflow_provider_ha.jobs.condition import decide
+from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.move.move_records import MoveRecord
 from airflow_provider_ha.jobs.observe import create_job, list_jobs, read_status
 from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
@@ -190,6 +192,20 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
         True,
         False,
     ]
+
+
+def test_each_epoch_has_the_time_to_its_first_commit(coordinator: Coordinator, orders: ShownJob) -> None:
+    at = now()
+    orders.submit(at - HOURS).lead(at - HOURS).lose(at, proven=False)
+    left = SubmissionExit(code=-9, first_commit_seconds=14.5, at=at)
+    coordinator.commit(Create(orders.paths.submission_exit(1, 1), left.to_bytes()))
+    orders.submit_again(at).lead(at)
+    status = Status(state=JobState.RUNNING, run=1, epoch=2, first_commit_seconds=9.25, at=at)
+    coordinator.commit(Create(orders.paths.status, status.to_bytes()))
+
+    (run,) = history_view(read_history(coordinator, orders.paths)).runs
+
+    assert [epoch.first_commit_seconds for epoch in run.epochs] == [9.25, 14.5]
 
 
 def test_of_a_history_the_newest_epochs_are_read_and_the_others_counted(

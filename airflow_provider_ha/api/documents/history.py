@@ -194,6 +194,8 @@ class EpochView(View):
     :param recovered_at: When.
     :param class_archive: ``used``, or why the driver's JVM has loaded Spark's classes without a class archive; empty
         for a driver that has not led.
+    :param first_commit_seconds: Time from the launch of the driver to its first commit; ``null`` when it has made none,
+        or this is not known.
     """
 
     run: int
@@ -211,6 +213,7 @@ class EpochView(View):
     recovered_by: str | None
     recovered_at: datetime | None
     class_archive: str = ""
+    first_commit_seconds: float | None = None
 
 
 class RunHistoryView(View):
@@ -314,6 +317,7 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader:
         recovered_by=attempt.recovery.by if attempt.recovery is not None else None,
         recovered_at=attempt.recovery.at if attempt.recovery is not None else None,
         class_archive=led.class_archive if led is not None else "",
+        first_commit_seconds=attempt.first_commit_seconds,
     )
 
 

@@ -126,6 +126,8 @@ class JobView(View):
     :param warning: The problem and the next step when no process watches a live run; else empty.
     :param moved: The cluster that the job has gone to, or is on its way to; ``null`` while it is here.
     :param metrics: Where its driver serves its metrics to Prometheus, as ``host:port``; empty when nowhere.
+    :param class_archive: ``used``, or why its last driver's JVM has loaded Spark's classes without an archive.
+    :param first_commit_seconds: Time from the launch of that driver to its first commit; ``null`` before it.
     """
 
     job_id: str
@@ -155,6 +157,8 @@ class JobView(View):
     warning: str
     moved: MovedView | None
     metrics: str
+    class_archive: str
+    first_commit_seconds: float | None
 
 
 class QuarantineReleaseView(View):
@@ -224,6 +228,8 @@ def job_view(
         warning=warning(snapshot, watching),
         moved=MovedView.of(moved) if moved is not None else None,
         metrics=status.metrics if status else "",
+        class_archive=status.class_archive if status else "",
+        first_commit_seconds=status.first_commit_seconds if status else None,
     )
 
 

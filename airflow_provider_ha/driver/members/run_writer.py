@@ -142,6 +142,8 @@ class JobWriter:
     :param journal: Receives the working directory and the result before ZooKeeper does (``jobs.journal``).
     :param application: Returns the script's current Spark application.
     :ivar failed_checkpoints: Returns the number of checkpoints that could not be taken.
+    :ivar first_commit_seconds: Returns the time from the launch of the driver to its first commit; ``None`` before it.
+    :ivar class_archive: How the JVM has loaded its classes (``Status``).
     """
 
     def __init__(
@@ -174,6 +176,8 @@ class JobWriter:
         self._metrics = ""
         self._loss: AcceptedLoss | None = None
         self.failed_checkpoints: Callable[[], int] = lambda: 0
+        self.first_commit_seconds: Callable[[], float | None] = lambda: None
+        self.class_archive = ""
         self._written: tuple[object, ...] | None = None
         self._ended = False
         self._shown: Mapping[str, int] = {}  # query -> the batch whose figures the written status has
@@ -271,7 +275,7 @@ class JobWriter:
         resting = tuple(query.name for query in self._registry.resting)
         failed = self.failed_checkpoints() > 0  # the message reports each; the figure follows within a minute
         said = (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
-        return (*said, failed)
+        return (*said, failed, self.first_commit_seconds())
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
         return batches != self._shown and self._clock.lease_time() - self._written_at >= FIGURES_SECONDS
@@ -347,6 +351,8 @@ class JobWriter:
             metrics=self._metrics,
             failed_checkpoints=self.failed_checkpoints(),
             loss=self._loss,
+            class_archive=self.class_archive,
+            first_commit_seconds=self.first_commit_seconds(),
             at=self._clock.now(),
         )
 

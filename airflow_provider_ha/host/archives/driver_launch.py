@@ -25,12 +25,11 @@ from airflow_provider_ha.host.archives.jvm_command import (
     request_command,
 )
 from airflow_provider_ha.host.archives.training import GUARD, QUIET, Training
-from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED, ARCHIVE_VARIABLE
 from airflow_provider_ha.jobs.drivers.spark_release import release_of
 
 
 log = logging.getLogger(__name__)
-USED = "used"
 _LONGEST = 300  # characters of a reason: it may quote Spark's scripts
 NOT_MADE = "no archive of this Spark was made on this host yet"
 SWITCHED_OFF = "class_archive is off"
@@ -90,7 +89,7 @@ def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path) ->
     store.verify(archive)
     mapped = [f"-XX:SharedArchiveFile={archive.path}", "-XX:+VerifySharedSpaces", *QUIET]
     words = command.with_class_path(path.entries, mapped).words
-    return DriverLaunch(words, {**command.environment, ARCHIVE_VARIABLE: USED}, archive=key)
+    return DriverLaunch(words, {**command.environment, ARCHIVE_VARIABLE: ARCHIVE_USED}, archive=key)
 
 
 def _plain(

@@ -199,7 +199,7 @@ class DriverHome:
 
     @property
     def properties(self) -> Path:
-        """Spark's properties file: conf never appears on a command line."""
+        """Spark's properties file: conf never appears on a command line. Written immediately before the launch."""
         return self.directory / "spark.properties"
 
     @property
@@ -248,6 +248,14 @@ class DriverHome:
     def supervisor_log(self) -> Path:
         """Output of the supervisor."""
         return self.directory / "supervisor.log"
+
+    def first_commit_seconds(self) -> float | None:
+        """Return the time from the launch of the driver to the first commit of a query; ``None`` before it."""
+        try:
+            launched, committed = (path.stat().st_mtime for path in (self.properties, self.committed))
+        except OSError:
+            return None
+        return round(committed - launched, 2)
 
     def forget_spec(self) -> None:
         """Remove the private file, whose readers have read it, because it holds secrets. A disk fault is ignored."""

@@ -50,7 +50,8 @@ def host_environment() -> dict[str, str]:
 SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environment of supervisor and driver
 # unique id, so that a lost response leads to the process instead of a second submission
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"
-ARCHIVE_VARIABLE = "SPARK_HA_CLASS_ARCHIVE"  # "used", or why the driver's JVM has no class archive
+ARCHIVE_VARIABLE = "SPARK_HA_CLASS_ARCHIVE"  # ARCHIVE_USED, or why the driver's JVM has no class archive
+ARCHIVE_USED = "used"
 
 SUPERVISOR_MODULE = "airflow_provider_ha.host.supervisor.main"  # for ``python -m``
 

@@ -216,6 +216,7 @@ class SubmissionExit(Record):
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     :param started: Whether its script had started a query.
     :param committed: Whether a query had committed a batch that no earlier driver had planned.
+    :param first_commit_seconds: Time from the launch of the driver to its first commit; ``None`` without one.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -233,6 +234,7 @@ class SubmissionExit(Record):
     ran: bool = False
     started: bool = False
     committed: bool = False
+    first_commit_seconds: float | None = None
     at: datetime
 
     @property

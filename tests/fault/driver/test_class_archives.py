@@ -12,7 +12,8 @@ import pytest
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore, StoredArchive
-from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, USED, driver_launch
+from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, driver_launch
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -86,7 +87,7 @@ def test_the_second_driver_maps_the_archive_that_was_made_beside_the_first_one(
     assert class_archive(job, client, 1) == NOT_MADE
     archive = make_archive(store)
     job.jvm().kill()
-    assert class_archive(job, client, 2) == USED
+    assert class_archive(job, client, 2) == ARCHIVE_USED
     assert mapped(job) == {str(archive.path)} | {path for path in mapped(job) if "/jvm/" in path}
 
     # A JVM keeps the archive that it has mapped. One that dies of its archive is no failure of the job, and does not

@@ -64,6 +64,8 @@ class Stage:
                 run=RunView(run=a_run(), submissions=(self.killed, own)),
                 attempt=2,
                 alive_at=now - timedelta(seconds=13),
+                class_archive="class_archive is off",
+                first_commit_seconds=lambda: 9.25,
                 options=HaOptions(restart_attempts=5),
                 clock=self.clock,
             )
@@ -158,6 +160,13 @@ def test_a_recovery_is_told_with_its_reason_and_its_phases(stage: Stage) -> None
         for phase in ("detect", "submit", "lead", "commit", "total")
     } == {"detect": 3.0, "submit": 2.0, "lead": 3.0, "commit": 5.0, "total": 13.0}
     assert value(samples, "spark_ha_restart_attempts_limit") == 5
+
+
+def test_a_start_is_told_with_its_time_and_its_class_archive(stage: Stage) -> None:
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_first_commit_seconds") == 9.25
+    assert value(samples, "spark_ha_class_archive", reason="class_archive is off") == 0
 
 
 def test_the_first_driver_of_a_run_has_recovered_nothing(stage: Stage) -> None:

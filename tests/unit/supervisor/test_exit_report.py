@@ -40,6 +40,18 @@ def test_an_exit_that_cannot_be_written_is_left_to_the_session(
     following.assert_not_called()
 
 
+def test_the_first_commit_counts_from_the_launch(tmp_path: Path) -> None:
+    home = DriverHome(tmp_path)
+    home.properties.touch()
+    os.utime(home.properties, (100.0, 100.0))
+    before = home.first_commit_seconds()
+
+    home.committed.touch()
+    os.utime(home.committed, (109.25, 109.25))
+
+    assert (before, home.first_commit_seconds()) == (None, 9.25)
+
+
 def test_a_driver_that_never_wrote_has_no_last_lines(tmp_path: Path) -> None:
     spec: Any = SimpleNamespace(home=DriverHome(tmp_path))
 

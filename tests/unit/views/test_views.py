@@ -216,6 +216,15 @@ def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
     assert shown.message == "the driver was started before"
 
 
+def test_a_job_shows_how_fast_its_driver_has_started() -> None:
+    status = a_status().model_copy(update={"class_archive": "used", "first_commit_seconds": 9.25})
+    job: JobStatus = JobStatus(job_id="j", leader=LEADER, status=status)
+
+    shown = job_view(job, decide(job, None, NOON), WatchStatus())
+
+    assert (shown.class_archive, shown.first_commit_seconds) == ("used", 9.25)
+
+
 def test_a_failure_is_shown_with_moments_like_all_others() -> None:
     last = LastFailure(
         attempt=2, at=NOON, reason="killed", failure=None, times=0, since=None, in_a_row=1, log="/driver.log"
