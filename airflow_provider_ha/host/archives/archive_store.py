@@ -1,5 +1,7 @@
 """Class archives of a host: files below the drivers' home, each with a note that is written after it.
 
+Hosts may share the home. Each has its own training, and of two archives with one key the first one stays.
+
 The writer of an archive runs code in each driver. So the directory has mode 0700, other users can change no directory
 above it, and links and files of other users are not opened. A damaged archive kills the JVM that maps it: length and
 digest are compared before each use, and a file is never changed in place.
@@ -7,6 +9,7 @@ digest are compared before each use, and a file is never changed in place.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import socket
@@ -22,7 +25,7 @@ from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, HaError
 from airflow_provider_ha.records import Record
-from airflow_provider_ha.storage.durable import private_directories, replace_file, try_lock
+from airflow_provider_ha.storage.durable import private_directories, replace_file
 
 
 UNUSED = timedelta(days=30)  # before an archive is removed
@@ -144,18 +147,20 @@ class ArchiveStore:
             return None
         return found if self._clock.now() - found.at < AGAIN else None
 
-    def publish(self, made: Path, note: ArchiveNote) -> Path:
-        """Take over a new archive, and forget an earlier failure.
+    def publish(self, made: Path, note: ArchiveNote) -> ArchiveNote:
+        """Take over a new archive and forget an earlier failure, unless another host has just published one.
 
         :param made: The file, in this directory.
+        :returns: The note of the archive that is used.
         """
-        target = self.path(note.key)
         made.chmod(0o400)
-        self._note(note.key).unlink(missing_ok=True)  # of an earlier archive with another digest
-        made.replace(target)
-        replace_file(self._note(note.key), note.to_bytes())
-        self._failed(note.key).unlink(missing_ok=True)
-        return target
+        with self._changing():
+            if (other := self.find(note.key)) is not None:
+                return other.note
+            made.replace(self.path(note.key))
+            replace_file(self._note(note.key), note.to_bytes())
+            self._failed(note.key).unlink(missing_ok=True)
+        return note
 
     def set_aside(self, key: str, reason: str) -> None:
         """Remove an archive, and make none for a day."""
@@ -168,10 +173,12 @@ class ArchiveStore:
 
         :raises ConfigurationError: The directory is not this user's.
         """
-        with suppress(FileNotFoundError):
-            self._require_own()
-        for path in (self._note(key), self.path(key), self._failed(key)):
-            path.unlink(missing_ok=True)
+        if not self.directory.exists():
+            return
+        self._require_own()
+        with self._changing():
+            for path in (self._note(key), self.path(key), self._failed(key)):
+                path.unlink(missing_ok=True)
 
     def archives(self) -> list[StoredArchive]:
         """Return all archives, sorted by their keys.
@@ -197,25 +204,44 @@ class ArchiveStore:
     def training(self) -> Iterator[Path | None]:
         """Hold the lock of this host's training; yield a name for its file, or ``None`` if another process trains.
 
-        What an earlier training has left is removed.
+        What an earlier training of this host has left is removed.
         """
         private_directories(self.directory)
         self._require_own()
         host = socket.gethostname()
-        descriptor = os.open(
-            self.directory / f"{host}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            if not try_lock(descriptor):
+        with self._locked(f"{host}.lock", fcntl.LOCK_NB) as locked:
+            if not locked:
                 yield None
                 return
-            for left in self.directory.glob(f"{host}.*.tmp"):
-                left.unlink(missing_ok=True)
+            for left in self.directory.glob("*.tmp"):
+                if left.stem.rpartition(".")[0] == host:
+                    left.unlink(missing_ok=True)
             made = self.directory / f"{host}.{new_id()}.tmp"
             try:
                 yield made
             finally:
                 made.unlink(missing_ok=True)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Exclude other changes of archive and note, also by other hosts."""
+        with self._locked("changes.lock") as locked:
+            if not locked:
+                raise ConfigurationError(f"the file system of {self.directory} has no locks")
+            yield
+
+    @contextmanager
+    def _locked(self, name: str, how: int = 0) -> Iterator[bool]:
+        """Lock a file of the directory; yield whether that was possible."""
+        path = self.directory / name
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+                locked = True
+            except OSError:
+                locked = False
+            yield locked
         finally:
             os.close(descriptor)
 

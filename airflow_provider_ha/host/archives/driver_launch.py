@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +87,12 @@ def _with_archive(command: JvmCommand, store: ArchiveStore, spark_home: Path) ->
         return _plain(command.words, command.environment, NOT_MADE, training)
     if hidden := hidden_files(path.conf, archive.note.resources):
         raise ConfigurationError(f"a jar would hide {hidden[0]} of the conf folder")
-    store.verify(archive)
+    try:
+        store.verify(archive)
+    except ConfigurationError as error:
+        with suppress(OSError):  # a read-only image
+            store.set_aside(key, error.message)
+        raise
     mapped = [f"-XX:SharedArchiveFile={archive.path}", "-XX:+VerifySharedSpaces", *QUIET]
     words = command.with_class_path(path.entries, mapped).words
     return DriverLaunch(words, {**command.environment, ARCHIVE_VARIABLE: ARCHIVE_USED}, archive=key)

@@ -110,10 +110,10 @@ class Training:
         except ConfigurationError as error:
             store.set_aside(self.key, error.message)
             raise
-        store.publish(made, note)
+        published = store.publish(made, note)
         store.expire()
         log.info("class archive %s was made in %.0f s", note.key, note.seconds)
-        return note
+        return published
 
     def _make(self, made: Path, inherited: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix="spark-ha-training-") as folder:

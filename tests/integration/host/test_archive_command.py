@@ -75,13 +75,16 @@ class Host:
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
-    def start(self, *words: str, home: Path | None = None) -> subprocess.Popen[str]:
+    def start(self, *words: str, home: Path | None = None, name: str | None = None) -> subprocess.Popen[str]:
         """Start ``spark-ha archive``.
 
         :param home: Home of the drivers in place of the storage root.
+        :param name: Another name of this host.
         """
         environment = self.environment | ({"SPARK_HA_HOME_ROOT": f"file://{home}"} if home is not None else {})
         command = [str(Path(sys.executable).with_name("spark-ha")), "archive", *words, "--json"]
+        if name is not None:
+            command = ["unshare", "--uts", "--", "sh", "-c", 'hostname "$0" && exec "$@"', name, *command]
         return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def run(self, *words: str) -> dict[str, Any]:
@@ -159,6 +162,23 @@ def test_an_archive_is_made_without_a_connection_listed_and_removed(host: Host) 
     assert removed["removed"] == [made["key"]]
     assert host.run("list")["archives"] == []
     assert host.visitors.count == 0
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a process another host name")
+def test_two_hosts_with_one_home_make_one_archive(host: Host) -> None:
+    host.run("remove")
+    both = [host.start("make", name=name) for name in ("worker", "worker.rack")]
+    wait_until(lambda: len(trainings(host)) == len(both), timeout=120, what="both trainings at the same moment")
+
+    answers = [process.communicate() for process in both]
+
+    assert [process.returncode for process in both] == [0, 0], answers
+    first, second = (json.loads(answer)["key"] for answer, _ in answers)
+    [archive] = host.run("list")["archives"]
+    assert first == second == archive["key"]
+    assert host.run("make")["made_at"] == archive["made_at"]  # it agrees with its note
+    assert not list(Path(archive["path"]).parent.glob("*.tmp"))
 
 
 def test_a_key_without_an_archive_is_a_wrong_call(host: Host) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -55,7 +56,8 @@ def make(store: ArchiveStore, key: str = KEY) -> Path:
             seconds=1.0,
             made_at=NOON,
         )
-        return store.publish(made, note)
+        store.publish(made, note)
+    return store.path(key)
 
 
 def use(store: ArchiveStore, key: str = KEY) -> Path:
@@ -185,6 +187,30 @@ def test_a_training_removes_the_file_of_a_killed_one(store: ArchiveStore) -> Non
         pass
 
     assert not left.exists()
+
+
+def test_a_training_leaves_the_file_of_another_host_whose_name_begins_with_its_own(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker.rack")
+    with store.training() as other:
+        assert other is not None
+        other.write_bytes(b"half")
+        monkeypatch.setattr(socket, "gethostname", lambda: "worker")
+
+        with store.training() as own:
+            assert own is not None
+
+        assert other.exists()
+
+
+def test_of_two_archives_with_one_key_the_first_one_stays(store: ArchiveStore) -> None:
+    """A driver of another host may map it."""
+    first = make(store).stat().st_ino
+
+    make(store)
+
+    assert use(store).stat().st_ino == first
 
 
 def test_a_training_that_failed_leaves_no_file_and_is_not_repeated_for_a_day(

@@ -1,0 +1,91 @@
+"""Start of a driver's JVM with the archive of its host, or the reason against one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.host.archives.archive_store import ArchiveNote, ArchiveStore
+from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, DriverLaunch, driver_launch
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE
+
+
+CONTENT = b"classes" * 1000
+SUBMIT = '#!/usr/bin/env bash\nexec "$SPARK_HOME"/bin/spark-class org.apache.spark.deploy.SparkSubmit "$@"\n'
+CLASS = '#!/usr/bin/env bash\nexec "$JAVA_HOME"/bin/java -cp "$SPARK_HOME/conf:$SPARK_HOME/jars/*" "$@"\n'
+
+
+class Host:
+    """A host with the scripts of a Spark and the files of a Java."""
+
+    def __init__(self, place: Path) -> None:
+        self.store = ArchiveStore(place / "archives")
+        self.spark = place / "spark"
+        files = {"spark/jars/a.jar": "", "java/bin/java": "", "java/lib/server/libjvm.so": ""}
+        for name, text in (files | {"spark/bin/spark-submit": SUBMIT, "spark/bin/spark-class": CLASS}).items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_text(text)
+            (place / name).chmod(0o700)
+        self.environment = {**os.environ, "SPARK_HOME": str(self.spark), "JAVA_HOME": str(place / "java")}
+
+    def launch(self) -> DriverLaunch:
+        """Return how a driver is started."""
+        call = [str(self.spark / "bin" / "spark-submit"), "job.py"]
+        return driver_launch(call, self.environment, self.store, enabled=True)
+
+    def make(self) -> Path:
+        """Make the archive that a driver lacks."""
+        training = self.launch().training
+        assert training is not None
+        with self.store.training() as made:
+            assert made is not None
+            made.write_bytes(CONTENT)
+            note = ArchiveNote(
+                key=training.key,
+                length=len(CONTENT),
+                sha256=hashlib.sha256(CONTENT).hexdigest(),
+                java="java",
+                spark="4.2.0",
+                seconds=1.0,
+                made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+            )
+            self.store.publish(made, note)
+        return self.store.path(training.key)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_the_first_driver_has_no_archive_and_makes_one(host: Host) -> None:
+    launch = host.launch()
+
+    assert (launch.archive, launch.reason, launch.environment[ARCHIVE_VARIABLE]) == (None, NOT_MADE, NOT_MADE)
+    assert launch.training is not None
+
+
+def test_a_driver_maps_the_archive_of_its_host(host: Host) -> None:
+    path = host.make()
+
+    launch = host.launch()
+
+    assert f"-XX:SharedArchiveFile={path}" in launch.words
+    assert (launch.archive, launch.environment[ARCHIVE_VARIABLE]) == (path.stem, "used")
+
+
+def test_a_damaged_archive_is_removed_and_not_made_again_at_once(host: Host) -> None:
+    path = host.make()
+    path.chmod(0o600)
+    path.write_bytes(CONTENT[:-1])
+
+    first, second = host.launch(), host.launch()
+
+    assert first.archive is None
+    assert first.reason == second.reason == f"the class archive {path} is damaged"
+    assert second.training is None
+    assert not path.exists()
