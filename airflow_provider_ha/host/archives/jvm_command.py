@@ -6,6 +6,9 @@ environment, and lets every other ``exec`` pass. So everything that the scripts 
 ``spark-env.sh``, ``spark-defaults.conf``, variables. The request names a script that does not exist. Where the
 function is not taken over, Spark refuses that script, and no driver was started.
 
+The answer is not kept for the next start: ``spark-env.sh`` may compute another one each time. Instead the small JVM
+finds its classes at once (:func:`_launcher_option`), and not behind the jars of Spark.
+
 The JVM accepts an archive only if the class path begins with the jars of the archive, and it creates none if a folder
 with files comes before a jar. spark-submit puts the conf folder first. Behind the jars it has the same effect, as long
 as no jar has a file that the folder has, too: :func:`hidden_files`.
@@ -43,6 +46,8 @@ _EXEC = f"""() {{
 }}"""
 _FUNCTION = "BASH_FUNC_exec%%"
 _OF_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", _FUNCTION})
+_LAUNCHER = "SPARK_LAUNCHER_OPTS"
+_UNQUOTED = re.compile(r"[\s*?\[]")
 _CONTRADICTIONS = re.compile(
     r"SharedArchiveFile|SharedClassListFile|ArchiveClassesAtExit|AOTCache|AOTMode|-Xshare|-javaagent|-agentpath|-agentlib"
     r"|--patch-module|--upgrade-module-path|--limit-modules|-XX:-UseCompressed|UseZGC|ObjectAlignmentInBytes"
@@ -97,10 +102,11 @@ def request_command(spark_submit: Sequence[str], environment: Mapping[str, str])
         _is_bash(submit.with_name(name)) for name in (submit.name, "spark-class")
     ):
         raise ConfigurationError(f"{submit} is not a script of Spark, so the command of its JVM cannot be requested")
+    quick = _launcher_option(submit.parents[1] / "jars")
     try:
         answer = subprocess.run(
             list(spark_submit),
-            env={**environment, _FUNCTION: _EXEC},
+            env={**environment, _FUNCTION: _EXEC, _LAUNCHER: environment.get(_LAUNCHER, "") + quick},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_ANSWER_SECONDS,
@@ -116,7 +122,20 @@ def request_command(spark_submit: Sequence[str], environment: Mapping[str, str])
     if "-cp" not in words or MAIN_CLASS not in words or not any(word.rpartition("/")[2] == "java" for word in words):
         raise ConfigurationError("the command of Spark's JVM has an unknown form")
     values = dict(item.partition("=")[::2] for item in parts[2].split("\0") if "=" in item)
-    return JvmCommand(words, {name: value for name, value in values.items() if name not in _OF_SHELL})
+    values[_LAUNCHER] = values.get(_LAUNCHER, "").replace(quick, "")
+    unset = _OF_SHELL | (set() if values[_LAUNCHER] or _LAUNCHER in environment else {_LAUNCHER})
+    return JvmCommand(words, {name: value for name, value in values.items() if name not in unset})
+
+
+def _launcher_option(jars: Path) -> str:
+    """Return an option for the JVM that prints the command: the jar of its classes comes first. Empty if unknown.
+
+    That JVM has all jars of Spark on its class path, and would open most of them in search of its first class. The jar
+    needs no other one.
+    """
+    jar = next(jars.glob("spark-launcher_*.jar"), None)
+    # The scripts split the variable at blanks, and expand patterns in it.
+    return "" if jar is None or _UNQUOTED.search(str(jar)) else f" -Xbootclasspath/a:{jar}"
 
 
 def _is_bash(script: Path) -> bool:

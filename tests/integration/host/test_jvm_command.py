@@ -142,7 +142,12 @@ def conf_folder(site: Site) -> None:
 
 
 def spark_env(site: Site) -> None:
-    site.write("conf/spark-env.sh", "OF_SCRIPT='two words'\nexport SPARK_DIST_CLASSPATH=/opt/more.jar\n")
+    lines = (
+        "OF_SCRIPT='two words'",
+        "export SPARK_DIST_CLASSPATH=/opt/more.jar",
+        'SPARK_LAUNCHER_OPTS="$SPARK_LAUNCHER_OPTS -Dof.script=1"',
+    )
+    site.write("conf/spark-env.sh", "".join(f"{line}\n" for line in lines))
     site.variables["SPARK_CONF_DIR"] = str(site.folder / "conf")
 
 
@@ -167,6 +172,7 @@ def extra_class_path(site: Site) -> None:
 def java_options(site: Site) -> None:
     site.conf["spark.driver.extraJavaOptions"] = "-Da='two words' -Db=\\\"quoted\\\" -XX:+UseSerialGC"
     site.variables["SPARK_SUBMIT_OPTS"] = "-Dof.submit=1"
+    site.variables["SPARK_LAUNCHER_OPTS"] = "-Dof.launcher=1"
 
 
 def library_path(site: Site) -> None:
