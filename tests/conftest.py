@@ -38,6 +38,9 @@ hypothesis.settings.load_profile("here")
 # Before any test file imports Airflow, which reads its home then.
 use_own_airflow_home()
 
+# What is imported and collected stays: to search all of it for cycles again and again is a third of the collection.
+gc.disable()
+
 # Managed drivers do not inherit this: theirs is in ``tests.support.spark.driver_helpers.CONF``.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
@@ -55,6 +58,7 @@ def pytest_collection_finish() -> None:
     """Leave what was imported and collected out of every search for cycles: half a gigabyte, where Airflow is in it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
