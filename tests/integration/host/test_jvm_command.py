@@ -183,7 +183,14 @@ def java_home(site: Site) -> None:
     site.variables["JAVA_HOME"] = str(Path(os.path.realpath("/usr/bin/java")).parents[1])
 
 
+def together(site: Site) -> None:
+    """A site with several of them."""
+    for setup in (conf_folder, dist_class_path, java_options):
+        setup(site)
+
+
 SITES: list[Setup] = [
+    together,
     nothing,
     conf_folder,
     spark_env,
@@ -196,12 +203,9 @@ SITES: list[Setup] = [
 ]
 
 
-RARE = [nothing, spark_env, hadoop_conf, extra_class_path, library_path, java_home]  # in `make test-long`
-
-
 @pytest.mark.parametrize(
     "setup",
-    [pytest.param(each, id=each.__name__, marks=[pytest.mark.long] if each in RARE else []) for each in SITES],
+    [pytest.param(each, id=each.__name__, marks=[] if each is together else [pytest.mark.long]) for each in SITES],
 )
 def test_a_jvm_sees_the_same_by_its_own_command_and_behind_an_archive(
     setup: Setup, program: Path, tmp_path: Path
