@@ -17,6 +17,10 @@ _PROCESS = os.environ.get("PYTEST_XDIST_WORKER", "main")
 AIRFLOW_HOME = Path(__file__).parents[3] / "build" / "test-cache" / "airflow-home" / _PROCESS
 
 
+# Of a process that reads releases and settings of Airflow: logging and database, which take seconds, are not set up.
+AS_LIBRARY = {"_AIRFLOW__AS_LIBRARY": "1"}
+
+
 def use_own_airflow_home() -> None:
     """Keep Airflow away from the home of the user who runs the tests. Has to be called before Airflow is imported."""
     AIRFLOW_HOME.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -14,6 +15,7 @@ from airflow_provider_ha.airflow_side.compat import AIRFLOW_V_3_1_PLUS
 from airflow_provider_ha.airflow_side.page.clusters import Clusters
 from airflow_provider_ha.airflow_side.page_urls import has_pages
 from airflow_provider_ha.airflow_side.plugin import SparkHaPlugin
+from tests.support.clusters.airflow_helpers import AS_LIBRARY
 from tests.support.mounted_page import Page
 
 
@@ -68,8 +70,9 @@ def test_an_airflow_outside_the_range_has_no_pages_and_logs_the_range() -> None:
         "from airflow_provider_ha.airflow_side.plugin import SparkHaPlugin\n"
         "print((SparkHaPlugin().fastapi_apps, SparkHaPlugin().external_views))"
     )
+    environment = os.environ | AS_LIBRARY
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
 
     assert done.stdout.strip().splitlines()[-1] == "([], [])"
     assert "runs on Airflow 3.0 to 3.3; Airflow 3.4.0 is installed" in done.stdout + done.stderr

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import logging
+import os
 import subprocess
 import sys
 from importlib.resources import files
@@ -24,6 +25,7 @@ from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.hooks.spark_ha import SparkHaHook
 from airflow_provider_ha.operators import _run
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from tests.support.clusters.airflow_helpers import AS_LIBRARY
 from tests.support.public_classes import INFO, OPERATORS, public_classes
 
 
@@ -190,9 +192,9 @@ for module in {modules!r}:
 @pytest.mark.slow
 def test_a_dag_on_another_release_fails_with_the_sentence() -> None:
     """Nothing of ``airflow.sdk`` is there, as with Airflow 2. What failed to be imported is imported again."""
-    done = subprocess.run(
-        [sys.executable, "-c", ON_AIRFLOW_2.format(modules=MODULES)], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", ON_AIRFLOW_2.format(modules=MODULES)]
+
+    done = subprocess.run(command, env=os.environ | AS_LIBRARY, capture_output=True, text=True, check=True)
 
     said = [line for line in done.stdout.splitlines() if line.startswith("said ")]
     assert len(said) == len(MODULES), done.stdout
@@ -212,7 +214,9 @@ run_words(Namespace(subcommand="job", words=["list"]))
 
 @pytest.mark.slow
 def test_the_command_of_airflow_on_another_release_ends_with_the_sentence() -> None:
-    done = subprocess.run([sys.executable, "-c", ON_AIRFLOW_3_4], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", ON_AIRFLOW_3_4]
+
+    done = subprocess.run(command, env=os.environ | AS_LIBRARY, capture_output=True, text=True, check=False)
 
     assert done.returncode == 64
     assert "runs on Airflow 3.0 to 3.3; Airflow 3.4.0 is installed" in " ".join(done.stderr.split())

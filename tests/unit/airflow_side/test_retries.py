@@ -44,7 +44,7 @@ from tests.support.airflow_exceptions import (
     TaskDeferralError,
     TaskDeferralTimeout,
 )
-from tests.support.clusters.airflow_helpers import StateStore, context
+from tests.support.clusters.airflow_helpers import AS_LIBRARY, StateStore, context
 from tests.support.clusters.jobs_helpers import a_result, a_run
 
 
@@ -114,7 +114,7 @@ def test_default_task_retries_of_airflow_is_kept() -> None:
         "import json; from airflow_provider_ha.operators.follow import SparkHaFollowOperator as F; "
         "t = F(task_id='t', job_id='j'); print(json.dumps([t.retries, t.retry_delay.total_seconds(), t.own_retries]))"
     )
-    environment = os.environ | {"AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "3"}
+    environment = os.environ | AS_LIBRARY | {"AIRFLOW__CORE__DEFAULT_TASK_RETRIES": "3"}
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
 
