@@ -201,6 +201,7 @@ def test_script_that_exits_before_its_first_query_ends_the_run_with_its_status_a
     assert re.search(r"at mistakes\.py:16 in <module>, 3 times in", reason), reason
 
 
+@pytest.mark.long
 def test_file_that_stayed_on_the_submitting_host_is_named_with_the_option_that_ships_it(
     unworked_job: SupervisedJob, tmp_path: Path
 ) -> None:
