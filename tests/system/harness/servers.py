@@ -27,6 +27,8 @@ USER = "admin"
 
 _START_SECONDS = 600
 _NEEDED_DISK = 1_000_000_000
+# Each driver lives for a minute at most: the second compiler costs it more than it returns.
+_SPARK_DEFAULTS = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
 
 
 class ServerError(Exception):
@@ -59,6 +61,10 @@ class Servers:
         return f"http://127.0.0.1:{self.port}"
 
     @property
+    def _spark_conf(self) -> Path:
+        return self.home / "spark-conf"
+
+    @property
     def api(self) -> AirflowApi:
         """A client of Airflow; only after :meth:`wait_until_healthy`."""
         if self._api is None:
@@ -72,8 +78,9 @@ class Servers:
         """
         processes.end_all(self.home)
         shutil.rmtree(self.home, ignore_errors=True)
-        for directory in (self.airflow_home, self.home / "storage", self.home / "zookeeper"):
+        for directory in (self.airflow_home, self.home / "storage", self.home / "zookeeper", self._spark_conf):
             directory.mkdir(parents=True)
+        (self._spark_conf / "spark-defaults.conf").write_text(_SPARK_DEFAULTS)
         free = shutil.disk_usage(self.home).free
         if free < _NEEDED_DISK:
             message = f"only {free:,} bytes are free in {self.home}, the demo needs {_NEEDED_DISK:,}: make room"
@@ -172,6 +179,7 @@ class Servers:
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "60",
             "PYTHONWARNINGS": "ignore",
+            "SPARK_CONF_DIR": str(self._spark_conf),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
