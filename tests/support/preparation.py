@@ -7,6 +7,7 @@ milliseconds, when that is there.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -48,6 +49,7 @@ def _attempt(make: Callable[[], object]) -> None:
 
 if __name__ == "__main__":
     prepare([class_archive.make])
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.java_options())
     prepare(QUICK)
     if "--s3a" in sys.argv[1:]:
         prepare([lambda: class_archive.make(s3a_jars.s3a_jars())])
