@@ -93,7 +93,7 @@ format: venv ## Format the code
 	@$(BIN)/ruff format .
 
 types: venv ## Check types
-	@$(BIN)/mypy
+	@$(BIN)/mypy --num-workers $(WORKERS)
 
 docs: venv ## Build the documentation; a broken link fails
 	@$(BIN)/mkdocs build --strict
