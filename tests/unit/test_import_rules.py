@@ -138,10 +138,16 @@ def modules() -> list[Path]:
 
 
 @cache
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a module; each is parsed once for all rules."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imported_names(path: Path) -> tuple[str, ...]:
-    """Return what a module imports; each is parsed once for all rules."""
+    """Return what a module imports."""
     names = list[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -281,7 +287,7 @@ def test_names_of_airflow_come_from_the_compatibility_modules(folder: str) -> No
     heads = {
         (path.name, name)
         for path in (PACKAGE / folder).rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        for node in tree_of(path).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names])
     }
@@ -304,7 +310,7 @@ def test_only_the_folder_of_the_engines_names_an_engine() -> None:
         f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
         for path in modules()
         if ENGINES not in path.parents
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(tree_of(path))
         if names_one(node)
     }
 

@@ -47,7 +47,8 @@ def test_a_recorded_reason_is_shown_as_it_is(capsys: pytest.CaptureFixture[str])
 def named_options() -> Iterator[tuple[str, str]]:
     """Yield the place and the name of each option that an error of the package carries."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for call in ast.walk(ast.parse(text)) if "options=(" in text else ():
             for keyword in call.keywords if isinstance(call, ast.Call) else ():
                 if keyword.arg == "options" and isinstance(keyword.value, ast.Tuple):
                     yield from ((path.name, ast.literal_eval(each)) for each in keyword.value.elts)
