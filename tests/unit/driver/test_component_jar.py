@@ -21,13 +21,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the jar is made from, and the jar: a build takes seconds."""
+    """What the jar is made from, and the jar of this checkout: a build takes seconds."""
     folder = tmp_path_factory.mktemp("component")
     shutil.copytree(ROOT / "java", folder / "java")
     for name in ("airflow_provider_ha/_version.py", "airflow_provider_ha/driver/jvm/__init__.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
-    build(folder)
+    jar = build()
+    shutil.copy(jar, folder / jar.relative_to(ROOT))
     return folder
 
 
