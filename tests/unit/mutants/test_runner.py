@@ -13,7 +13,7 @@ from tests.mutants.run import chosen, try_all
 
 
 pytestmark = pytest.mark.slow
-LONG = pytest.mark.long  # of two mutants that fail in the same way one is tried in `make test`
+LONG = pytest.mark.long  # of the mutants that need a run of pytest, two are tried in `make test`
 
 
 PACKAGE = """
@@ -122,8 +122,8 @@ def test_one_of_its_parameters_is_enough(bench: Bench) -> None:
         pytest.param(a_mutant(test="test_renamed"), Outcome.NOT_RUN, id="no-such-test", marks=LONG),
         pytest.param(a_mutant(test="test_skipped"), Outcome.NOT_RUN, id="skipped", marks=LONG),
         pytest.param(a_mutant(new="nummer < LIMIT"), Outcome.BROKEN, id="name-error", marks=LONG),
-        pytest.param(a_mutant(test="test_late_import"), Outcome.BROKEN, id="import-error-in-the-test"),
-        pytest.param(a_mutant(new="False", test="test_with_server"), Outcome.NO_SETUP, id="fixture-fails"),
+        pytest.param(a_mutant(test="test_late_import"), Outcome.BROKEN, id="import-error-in-the-test", marks=LONG),
+        pytest.param(a_mutant(new="False", test="test_with_server"), Outcome.NO_SETUP, id="fixture-fails", marks=LONG),
         pytest.param(a_mutant(test="test_always_fails"), Outcome.FAILS_ANYWAY, id="fails-without-the-mutant"),
     ],
 )
