@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from airflow_provider_ha.cli.app import app
 from tests.docs.blocks import Block, blocks_of
 from tests.mutants.catalogue import read_toml
+from tests.support.clusters.airflow_helpers import AS_LIBRARY
 
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def test_python_blocks_run(tmp_path: Path) -> None:
         if block.language == "python" and block.title not in SCRIPTS
     ]
     program.write_text("\n".join(calls), encoding="utf-8")
-    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    environment = {**os.environ, **AS_LIBRARY, "AIRFLOW_HOME": str(tmp_path / "airflow")}
 
     done = subprocess.run(
         [sys.executable, str(program)], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
