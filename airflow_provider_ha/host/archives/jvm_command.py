@@ -241,16 +241,18 @@ def contradiction(command: JvmCommand) -> str:
 
 
 def archive_key(command: JvmCommand, jars: Sequence[Path]) -> str:
-    """Return the key of the archives that fit: the JVM, and the jars in their order.
+    """Return the key of the archives that fit: the JVM with its own archives, on which they build, and the jars.
 
-    :raises ConfigurationError: The JVM or a jar is missing.
+    :raises ConfigurationError: The JVM or a jar is missing, or Java has no archive.
     """
-    java = command.java.resolve()
-    library = java.parents[1] / "lib" / "server" / "libjvm.so"
+    library = command.java.resolve().parents[1] / "lib" / "server" / "libjvm.so"
+    own = sorted(library.parent.glob("classes*.jsa"))
     try:
-        parts = [[str(path), *_identity(path)] for path in (library, *jars)]
+        parts = [[str(path), *_identity(path)] for path in (library, *own, *jars)]
     except OSError as error:
         raise ConfigurationError(f"a part of the class path cannot be read: {error}") from error
+    if not own:
+        raise ConfigurationError(f"the Java in {library.parents[2]} has no archive of its classes (java -Xshare:dump)")
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -141,7 +141,7 @@ class Training:
             command = request_command(request, environment).with_script(str(_PROGRAM))
             _run(command.with_class_path(map(str, self.class_path.jars), options), place)
         if not made.is_file():
-            raise ConfigurationError("the JVM wrote no class archive: its JDK may lack a base archive")
+            raise ConfigurationError("the JVM wrote no class archive")
 
 
 def _run(command: JvmCommand, place: Path) -> None:

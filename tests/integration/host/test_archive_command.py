@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,18 +12,24 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from airflow_provider_ha.host.archives.archive_store import ArchiveStore
+from airflow_provider_ha.host.archives.driver_launch import DriverLaunch, driver_launch
+from airflow_provider_ha.host.archives.jvm_command import MAIN_CLASS
+from airflow_provider_ha.host.java import find_java
+from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.full_disk import small_disk
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+JAVA_25 = next(Path("/usr/lib/jvm").glob("*-25-*"), None)
 SITE = "<configuration><property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:{port}</value></property></configuration>"
 
 
@@ -73,7 +80,15 @@ class Host:
             "SPARK_CONF_DIR": str(self.place / "conf"),
             "HADOOP_CONF_DIR": str(self.place / "hadoop"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            **self.variables,
         }
+
+    def launch(self, archives: Path) -> DriverLaunch:
+        """Return how a driver's JVM is started."""
+        home = find_spark_home(None)
+        call = [str(home / "bin" / "spark-submit"), "--properties-file", "/dev/null", "script.py"]
+        environment = {**self.environment, "SPARK_HOME": str(home)}
+        return driver_launch(call, environment, ArchiveStore(archives), enabled=True)
 
     def start(self, *words: str, home: Path | None = None, name: str | None = None) -> subprocess.Popen[str]:
         """Start ``spark-ha archive``.
@@ -179,6 +194,44 @@ def test_two_hosts_with_one_home_make_one_archive(host: Host) -> None:
     assert first == second == archive["key"]
     assert host.run("make")["made_at"] == archive["made_at"]  # it agrees with its note
     assert not list(Path(archive["path"]).parent.glob("*.tmp"))
+
+
+def default_java() -> Path:
+    """Return the directory of the Java that the tests use."""
+    return Path(os.path.realpath(find_java())).parents[1]
+
+
+def shared_classes(launch: DriverLaunch) -> int:
+    """Start the JVM of a driver for its release only; return how many classes come from the archive of Spark."""
+    before_main = launch.words[: launch.words.index(MAIN_CLASS)]
+    words = [before_main[0], "-Xshare:on", "-Xlog:class+load", *before_main[1:], MAIN_CLASS, "--version"]
+    done = subprocess.run(words, env=dict(launch.environment), capture_output=True, text=True, check=True)
+    return done.stdout.count("shared objects file (top)")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(JAVA_25 is None, reason="this machine has no Java 25")
+def test_an_archive_of_java_25_is_made_and_mapped(host: Host) -> None:
+    java = Path(os.path.realpath(JAVA_25 or ""))
+    there = replace(host, variables={"JAVA_HOME": str(java)})
+
+    made = there.run("make")
+
+    assert Path(made["java"]).resolve() == java / "bin" / "java"
+    assert shared_classes(there.launch(Path(made["path"]).parent)) > 1000
+
+
+def test_a_java_without_an_archive_has_no_training(host: Host, tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    shutil.copytree(default_java(), java, symlinks=True)
+    for archive in (java / "lib" / "server").glob("*.jsa"):
+        archive.unlink()
+    process = replace(host, variables={"JAVA_HOME": str(java)}).start("make")
+
+    answer, _ = process.communicate()
+
+    assert process.returncode == 64
+    assert "has no archive of its classes" in json.loads(answer)["error"]["message"]
 
 
 def test_a_key_without_an_archive_is_a_wrong_call(host: Host) -> None:

@@ -24,13 +24,14 @@ class Host:
 
     def __init__(self, place: Path) -> None:
         self.store = ArchiveStore(place / "archives")
-        self.spark = place / "spark"
-        files = {"spark/jars/a.jar": "", "java/bin/java": "", "java/lib/server/libjvm.so": ""}
-        for name, text in (files | {"spark/bin/spark-submit": SUBMIT, "spark/bin/spark-class": CLASS}).items():
+        self.spark, self.java = place / "spark", place / "java"
+        files = ("spark/jars/a.jar", "java/bin/java", "java/lib/server/libjvm.so", "java/lib/server/classes.jsa")
+        scripts = {"spark/bin/spark-submit": SUBMIT, "spark/bin/spark-class": CLASS}
+        for name, text in (dict.fromkeys(files, "") | scripts).items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text)
             (place / name).chmod(0o700)
-        self.environment = {**os.environ, "SPARK_HOME": str(self.spark), "JAVA_HOME": str(place / "java")}
+        self.environment = {**os.environ, "SPARK_HOME": str(self.spark), "JAVA_HOME": str(self.java)}
 
     def launch(self) -> DriverLaunch:
         """Return how a driver is started."""
@@ -76,6 +77,22 @@ def test_a_driver_maps_the_archive_of_its_host(host: Host) -> None:
 
     assert f"-XX:SharedArchiveFile={path}" in launch.words
     assert (launch.archive, launch.environment[ARCHIVE_VARIABLE]) == (path.stem, "used")
+
+
+def test_a_java_without_an_archive_gets_none(host: Host) -> None:
+    (host.java / "lib" / "server" / "classes.jsa").unlink()
+
+    launch = host.launch()
+
+    assert launch.reason == f"the Java in {host.java} has no archive of its classes (java -Xshare:dump)"
+    assert launch.training is None
+
+
+def test_another_archive_of_java_itself_needs_another_one_of_spark(host: Host) -> None:
+    host.make()
+    (host.java / "lib" / "server" / "classes.jsa").write_text("made again")
+
+    assert host.launch().reason == NOT_MADE
 
 
 def test_a_damaged_archive_is_removed_and_not_made_again_at_once(host: Host) -> None:
