@@ -1,10 +1,10 @@
-"""How long a job makes no batch after kill -9 of its driver: a loop by hand, ours, and ours through Airflow.
+"""Time without a batch after kill -9 of a driver: a loop by hand, ours, with a standby driver, and through Airflow.
 
 One script counts rows per key with state. The baseline is a shell loop around ``spark-submit`` with the same conf, the
 least that a user has. Each round starts a fresh job of each kind, one at a time, waits for its third commit, kills the
 driver's Python (every other round its JVM) and waits for the first new commit. Defaults everywhere.
 
-``--airflow`` adds a third kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during
+``--airflow`` adds a kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during
 all rounds.
 """
 
@@ -23,7 +23,7 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
-from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow
+from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow, WithStandby
 from benchmarks.shared import median, show
 from tests.support.spark.supervised_job import recoverer
 from tests.system.small_airflow import SmallAirflow, alive
@@ -63,7 +63,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one round, few keys")
-    parser.add_argument("--airflow", action="store_true", help="a third kind, through a real Airflow")
+    parser.add_argument("--airflow", action="store_true", help="another kind, through a real Airflow")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
@@ -93,6 +93,7 @@ def started(stack: ExitStack, folder: Path, arguments: list[str], *, airflow: bo
     stack.enter_context(recoverer(config))
     yield ByHand(folder, arguments)
     yield Managed(client, arguments)
+    yield WithStandby(client, arguments)
     if airflow:
         servers = stack.enter_context(SmallAirflow(REPOSITORY / "build" / "bench-airflow").running("failover"))
         yield ThroughAirflow(servers, stack.enter_context(HaClient.open(servers.config)), arguments)

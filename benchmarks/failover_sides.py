@@ -15,7 +15,9 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.system.small_airflow import SmallAirflow
 
@@ -102,6 +104,7 @@ class Managed:
     """A job of this package, recovered by ``spark-ha cluster recover --watch``."""
 
     name = "ours, spark-ha cluster recover --watch"
+    options = HaOptions()
 
     def __init__(self, client: HaClient, arguments: list[str]) -> None:
         self._client = client
@@ -150,8 +153,31 @@ class Managed:
                 conf=CONF,
                 master="local[2]",
                 driver_memory="1g",
+                ha=self.options,
             )
         )
+
+
+class WithStandby(Managed):
+    """As before, with a standby driver that is ready at the kill."""
+
+    name = "ours, with a standby driver"
+    options = HaOptions(standby_drivers=1)
+
+    def driver(self) -> psutil.Process:
+        """Return the leader, once the standby driver is ready."""
+        wait_until(self._standbys().is_ready, timeout=PATIENCE, what=f"a standby driver of {self._job_id}")
+        return super().driver()
+
+    def stop(self) -> None:
+        """End the job, and wait until no standby driver is left."""
+        super().stop()
+        wait_until(
+            lambda: not self._standbys().ids(), timeout=PATIENCE, what=f"the end of the standby of {self._job_id}"
+        )
+
+    def _standbys(self) -> StandbyStore:
+        return StandbyStore(self._client.coordinator, self._client.paths.job(self._job_id), 1)
 
 
 class ThroughAirflow(Managed):

@@ -220,6 +220,14 @@ class JobPaths:
         """Exit of the submission's processes; written by their supervisor after all have ended."""
         return f"{self.submission(number, attempt)}/exit"
 
+    def standbys(self, number: int) -> str:
+        """Parent of the standby drivers of run *number*; its version counts those that have joined."""
+        return f"{self.run(number)}/standbys"
+
+    def standby(self, number: int, standby_id: str) -> str:
+        """Ephemeral node of a standby driver, which its session owns."""
+        return f"{self.standbys(number)}/{check_name(standby_id, 'standby id')}"
+
     @property
     def removed_runs(self) -> str:
         """Numbers of the removed runs, and parent of the notes about the requests that created them."""

@@ -40,7 +40,7 @@ from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAt
 from airflow_provider_ha.driver.members.run_writer import JobWriter
 from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
 from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
-from airflow_provider_ha.driver.queries.patches import Patches
+from airflow_provider_ha.driver.queries.patches import PatchedSpark, Patches
 from airflow_provider_ha.driver.queries.query_fit import PreviousGraph
 from airflow_provider_ha.driver.queries.query_naming import StartLedger
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
@@ -127,7 +127,10 @@ def _ignore(query: str, trigger: QueryTrigger) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """Makes the parts of a driver."""
+    """Makes the parts of a driver.
+
+    :param spark: pyspark as a standby driver has prepared it; ``None`` for pyspark as it is.
+    """
 
     spec: DriverSpec
     led: DriverSession
@@ -135,6 +138,7 @@ class Assembly:
     clock: Clock
     area: WorkArea
     checkpoints: CheckpointStore
+    spark: PatchedSpark | None = None
 
     def parts(self, origin: Origin, registry: QueryRegistry, lifecycle: Lifecycle, writer: JobWriter) -> DriverParts:
         """Undo an interrupted drain, set Spark's conf, and make the parts without starting them.
@@ -152,7 +156,7 @@ class Assembly:
         self.way_out.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
         own_root = prepare_conf(jvm, origin.location, led.graph.options.min_batches_to_retain)
         component = self._component(jvm, origin)
-        calls = WriterCalls.of_pyspark()
+        calls = WriterCalls.of_pyspark() if self.spark is None else self.spark.calls
         recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
         figures = CheckpointFigures()
         writer.failed_checkpoints = lambda: figures.failures
@@ -229,7 +233,7 @@ class Assembly:
                 restart=lambda reason, failure: self.way_out.leave(ExitCode.FAILED, reason, failure=failure),
                 failed=self.way_out.thread_failed,
             ),
-            patches=Patches(lifecycle, registry, starter),
+            patches=self._patches(lifecycle, registry, starter),
             calls=calls,
             script=Script(
                 self.spec.home.application_directory / "application" / led.graph.application.name, led.graph.arguments
@@ -238,6 +242,12 @@ class Assembly:
             housekeeping=housekeeping,
             component=component,
         )
+
+    def _patches(self, lifecycle: Lifecycle, registry: QueryRegistry, starter: QueryStarter) -> Patches:
+        if self.spark is None:
+            return Patches(lifecycle, registry, starter)
+        self.spark.patches.lead(lifecycle, registry, starter)
+        return self.spark.patches
 
     def operations(self, parts: DriverParts, ending: DriverEnd) -> OperationsLoop:
         """Make the loop that answers requests for operations."""

@@ -36,6 +36,7 @@ from airflow_provider_ha.driver.ending.run_end import DriverEnd
 from airflow_provider_ha.driver.jvm.component import check_names, prepare_file_system, s3a_conf
 from airflow_provider_ha.driver.members.driver_session import DriverSession
 from airflow_provider_ha.driver.members.run_writer import JobWriter, RunningApplication
+from airflow_provider_ha.driver.queries.patches import PatchedSpark
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.queries.script_reads_and_writes import refuse_relative_writes, refuse_streams
 from airflow_provider_ha.driver.script import Lifecycle
@@ -64,15 +65,26 @@ log = logging.getLogger(__name__)
 
 
 class Driver:
-    """One leadership of a run. :meth:`run` does not return: it ends the process."""
+    """One leadership of a run. :meth:`run` does not return: it ends the process.
 
-    def __init__(self, spec: DriverSpec, led: DriverSession, way_out: ProcessTerminator, clock: Clock) -> None:
+    :param spark: pyspark as a standby driver has prepared it; ``None`` for a driver that starts now.
+    """
+
+    def __init__(
+        self,
+        spec: DriverSpec,
+        led: DriverSession,
+        way_out: ProcessTerminator,
+        clock: Clock,
+        spark: PatchedSpark | None = None,
+    ) -> None:
         graph = led.graph
         remember(script_secrets(graph.conf, graph.env, graph.arguments))
         self._spec = spec
         self._led = led
         self._exit = way_out
         self._clock = clock
+        self._spark = spark
         self._keys = JobKeys(spec.job_id)
         self._area = open_work_area(spec.config, RootsOfCluster(spec.config, led.coordinator))
         self._checkpoints = CheckpointStore(led.coordinator, led.store, led.paths, self._keys, self._area)
@@ -99,7 +111,7 @@ class Driver:
             if not error.retryable:
                 raise
             self._exit.leave(ExitCode.OUTAGE, str(error))  # the script has not begun: the next driver may do better
-        assembly = Assembly(self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints)
+        assembly = Assembly(self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints, self._spark)
         try:
             parts = assembly.parts(origin, registry, lifecycle, writer)
         except (ApplicationRefusedError, RestoreRefusedError) as error:

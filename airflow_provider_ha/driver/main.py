@@ -11,6 +11,7 @@ import os
 import threading
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
@@ -22,6 +23,9 @@ from airflow_provider_ha.errors import HaError, JobStateError
 from airflow_provider_ha.jobs.drivers.driver_spec import SPEC_VARIABLE, DriverSpec
 from airflow_provider_ha.redaction import remember, secrets_of
 
+
+if TYPE_CHECKING:  # loaded beside the wait for the lock
+    from airflow_provider_ha.driver.queries.patches import PatchedSpark
 
 log = logging.getLogger(__name__)
 _AFTER_THE_LOCK = (  # in this order: the driver as soon as this process leads, pyspark with the script
@@ -42,9 +46,17 @@ def main() -> None:
     watchdog = Watchdog(way_out)
     watchdog.start()
     reserve(spec.home.directory)
-    preload(spec.config)
+    loading = preload(spec.config)
+    spark: PatchedSpark | None = None
     try:
-        led = lead(spec, SystemClock())
+        if spec.ticket.is_standby:
+            from airflow_provider_ha.driver.standby.standby_driver import StandbyDriver  # noqa: PLC0415  # of few drivers
+
+            loading.join()  # two threads that import pyspark at once find it half loaded
+            promotion = StandbyDriver(spec, way_out, SystemClock()).wait()
+            spec, led, spark = promotion.spec, promotion.led, promotion.spark
+        else:
+            led = lead(spec, SystemClock())
     except JobStateError as error:
         way_out.leave(ExitCode.NOT_ADMITTED, str(error))
     except HaError as error:
@@ -56,18 +68,20 @@ def main() -> None:
     try:
         from airflow_provider_ha.driver.driver import Driver  # noqa: PLC0415  # waits until the preload has it
 
-        Driver(spec, led, way_out, SystemClock()).run()
+        Driver(spec, led, way_out, SystemClock(), spark).run()
     except BaseException as error:  # noqa: BLE001  # as above
         way_out.thread_failed(error)
 
 
-def preload(config: HaConfig) -> None:
-    """Load the rest of the driver in another thread: modules, pyspark, the classes of S3A. Return immediately.
+def preload(config: HaConfig) -> threading.Thread:
+    """Load the rest of the driver in another thread: modules, pyspark, the classes of S3A. Return the thread.
 
     Imports that need the same modules wait for Python's import locks. A failure here recurs where the resource is
     needed, and is reported there.
     """
-    threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True).start()
+    thread = threading.Thread(target=_preload, args=(config,), name="ha-preload", daemon=True)
+    thread.start()
+    return thread
 
 
 def _preload(config: HaConfig) -> None:

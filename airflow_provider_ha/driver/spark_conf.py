@@ -43,6 +43,13 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
     system = jvm.java.lang.System
     own: str | None = system.getProperty(CHECKPOINT_LOCATION)
     system.setProperty(CHECKPOINT_LOCATION, location)
+    prepare_session_conf(jvm, min_batches)
+    return own
+
+
+def prepare_session_conf(jvm: Any, min_batches: int) -> None:
+    """Set the conf that depends on no epoch: a standby driver makes its session before it leads."""
+    system = jvm.java.lang.System
     if system.getProperty(MIN_BATCHES) is None:
         system.setProperty(MIN_BATCHES, str(min_batches))
     if system.getProperty(PROVIDER) is None:
@@ -52,7 +59,6 @@ def prepare_conf(jvm: Any, location: str, min_batches: int) -> str | None:
         system.setProperty(FORMAT_VERSION, "2")
     if system.getProperty(LOG_LEVEL) is None and not has_own_logging(jvm):
         system.setProperty(LOG_LEVEL, "WARN")
-    return own
 
 
 def has_own_logging(jvm: Any) -> bool:

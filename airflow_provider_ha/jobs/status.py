@@ -129,14 +129,15 @@ class JobStatus(Generic[DepthT_co]):
         A result decides. Otherwise the run is lost when the processes of its newest submission are proven dead: its
         leader node may outlive them by a session timeout. Otherwise the leader of this run decides. Without a leader,
         the run is lost when its newest submission has led, and otherwise on its way. Epochs alone do not show which
-        submission has led, because earlier runs use the same counter; the order of transactions does.
+        submission has led, because earlier runs use the same counter; the order of transactions does. A single
+        transaction creates the submission of a promoted standby driver and grants it the lock.
         """
         newest, leader = self.newest, self.leader
         if newest is None:
             return JobState.SUBMITTED
         if newest.result is not None:  # guard: ended-run-is-run-again
             return newest.result.state
-        has_led = newest.attempt > 0 and self.epoch > 0 and self.epoch_zxid > newest.created_zxid
+        has_led = newest.attempt > 0 and self.epoch > 0 and self.epoch_zxid >= newest.created_zxid
         if newest.ended or (leader is None and (has_led or self.gone)):
             return JobState.LOST
         if leader is not None and leader.run == newest.number:

@@ -123,6 +123,7 @@ def _refused(source: str, reason: str) -> RecordCorruptError:
 JOBS = "jobs/"
 """Prefix of the jobs."""
 
+STANDBY = "standby"  # in the place of the attempt in the name of a directory
 BLOBS = "blobs/sha256/"
 """Prefix of the content-addressed blobs."""
 
@@ -276,6 +277,10 @@ class JobKeys:
     def application(self, run: int, attempt: int) -> str:
         """Directory of a submission's files: logs, downloaded artifacts."""
         return f"{self.submissions}{run}-{attempt}"
+
+    def standby(self, run: int, standby_id: str) -> str:
+        """Directory of the files of a standby driver, also after its promotion."""
+        return f"{self.submissions}{run}-{STANDBY}-{check_name(standby_id, 'standby id')}"
 
     @property
     def drills(self) -> str:

@@ -32,7 +32,7 @@ from airflow_provider_ha.fleet.reconciler import ReconcileTimings
 from airflow_provider_ha.host import process_tree
 from airflow_provider_ha.host.archives import archive_store, jvm_command
 from airflow_provider_ha.host.proof import main as proof
-from airflow_provider_ha.host.supervisor import in_place
+from airflow_provider_ha.host.supervisor import in_place, standby
 from airflow_provider_ha.host.supervisor import main as supervisor
 from airflow_provider_ha.jobs import job_stores, progress_history, run_history
 from airflow_provider_ha.jobs.drivers import driver_log
@@ -151,6 +151,11 @@ SENTENCES = [
     ("explanation/coordination.md", f"all but the last {housekeeping.ATTEMPTS} attempts"),
     ("explanation/coordination.md", f"before its first batch, or {publish_loop.IDLE_SECONDS:.0f} s without one"),
     ("explanation/design.md", f"wait for the first batch, or {publish_loop.IDLE_SECONDS:.0f} s without one"),
+    (
+        "how-to/standby-drivers.md",
+        f"{standby.FIRST_PAUSE:g} s, then {2 * standby.FIRST_PAUSE:g} s, up to {standby.LONGEST_PAUSE / 60:g} minutes",
+    ),
+    ("how-to/standby-drivers.md", f"does not take over within {in_place.STANDBY_SECONDS:g} s"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),
     ("explanation/decisions.md", f"no room for {supervisor.ROOM // MIB} MiB"),
     (

@@ -13,23 +13,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create, Delete
+from airflow_provider_ha.driver.standby import takeover
 from airflow_provider_ha.errors import JobStateError, LeadershipError
+from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT, Ticket
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, StartPoint
 from airflow_provider_ha.jobs.operations.stop import stop
 from airflow_provider_ha.jobs.recovery import transactions as concluding
 from airflow_provider_ha.jobs.recovery.lost_runs import recover
 from airflow_provider_ha.jobs.recovery.transactions import conclude
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.jobs.submit import run_submission
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission as PreparedRun
 from airflow_provider_ha.jobs.submit.run_submission import submit_run
 from airflow_provider_ha.records import Record
-from tests.fake.jobs import PATHS, Prepared, World, prepare
+from tests.fake.jobs import CONFIG, PATHS, Prepared, World, prepare
 from tests.support.fake import FakeCoordinator
 from tests.support.fake.schedule import Schedule, every_path
 from tests.support.fake.turns import Request
@@ -60,6 +66,9 @@ def remembered(kind: type[Record], data: bytes, *, source: str) -> Record:
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A contender that finds the lock taken says so at once: its wait is in real time."""
     monkeypatch.setattr(concluding, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(takeover, "EXIT_SECONDS", 0.0)
+    once = getattr(takeover, "acquire")  # noqa: B009  # it is not exported
+    monkeypatch.setattr(takeover, "acquire", lambda *values, **named: once(*values, **{**named, "timeout": 0}))
     monkeypatch.setattr(run_submission, "create_job", lambda *_: None)  # forty reads that find everything there
     monkeypatch.setattr(Record, "from_bytes", classmethod(remembered))
     logging.disable(logging.CRITICAL)  # to format the same lines ten thousand times takes half of the time
@@ -159,6 +168,42 @@ def recovering(name: str) -> Play:
         return lambda: recover(job, by=name, wait=False)
 
     return play
+
+
+def promoting(name: str, *, joins: bool = True) -> Play:
+    """Be a standby driver that is promoted, finishes the run, and leaves.
+
+    :param joins: Whether it has a node; otherwise its session has ended.
+    """
+
+    def play(world: World) -> Callable[[], object]:
+        session = world.session(name)
+        job = world.job(session)
+        run = job.runs.get(1).run
+        ticket = Ticket(job_id="flights", run=1, attempt=NO_ATTEMPT, submission_id=name, graph=run.graph)
+        spec = DriverSpec(config=CONFIG, ticket=ticket, directory=Path("/nowhere"))
+        if joins:
+            assert StandbyStore(session, PATHS, 1).join(a_standby(name), 2)
+        standby = takeover.Takeover(job, spec, run, job.graph_of(run))
+
+        def take_over() -> None:
+            found = standby.look()
+            if isinstance(found, float):
+                raise JobStateError("the takeover is not due, or another process was faster")
+            world.leaderships.append(found[1].leadership)
+            world.finish(job, found[1].leadership, run=1)
+            found[1].leadership.release()
+            session.close()
+
+        return take_over
+
+    return play
+
+
+def a_standby(name: str) -> Standby:
+    """Return the record of a standby driver that is ready."""
+    since = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    return Standby(standby_id=name, level=StandbyLevel.SESSION, since=since, host="host", pid=1)
 
 
 def canceling(world: World) -> Callable[[], object]:
@@ -301,7 +346,7 @@ def check_history(world: World, live: set[int]) -> None:
                 live.remove(run)
             elif run and isinstance(op, Create) and op.path.startswith(f"{PATHS.submissions(run)}/"):
                 assert run in live or op.path.endswith("/started"), f"run {run} is submitted after its result"
-                if not op.path.endswith(("/started", "/exit")):
+                if not op.path.endswith(("/started", "/led", "/exit")):
                     losses[Submission.from_bytes(op.data, source="submission").lost_epoch or 0] += 1
         assert len(live) <= 1, "two live runs"
         assert pointer == bool(live), f"the graph pointer is {pointer} while the live runs are {live}"

@@ -118,7 +118,7 @@ def test_last_words_are_not_taken_from_where_a_driver_has_led(led_out: Path, mon
 
 
 def test_secrets_are_not_taken_from_where_a_driver_has_led(led_out: Path) -> None:
-    hide_secrets_of_script(job(led_out), 1, 1)
+    hide_secrets_of_script(job(led_out), 1, a_submission())
 
     assert public("a-word-of-another-one") == "a-word-of-another-one"
 

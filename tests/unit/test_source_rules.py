@@ -22,6 +22,8 @@ UNGUARDED = {
     "jobs/runs/watchers.py": "an Airflow task's own node, by compare-and-set",
     "jobs/job_records.py": "makes nodes that no other process may make under that name: runs, submissions, recoveries; "
     "a driver's supervisor completes its own one by compare-and-set",
+    "jobs/runs/standbys.py": "ephemeral nodes of standby drivers, each under a unique name; the version of their "
+    "parent limits their number",
     "fleet/notify/session.py": "ephemeral nodes of waits, each under a unique name; only people read them",
     "jobs/removal/cleanup.py": "writes nothing: each of its transactions only checks the job's epoch",
     "jobs/rebuild/rebuild.py": "a job without a leader, whose epoch it raises first and checks in each transaction",

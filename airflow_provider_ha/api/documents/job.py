@@ -304,7 +304,7 @@ def _host_of(snapshot: JobStatus, status: Status) -> str:
         return leader.host if leader.epoch == status.epoch else ""
     submissions = snapshot.run.submissions if snapshot.run is not None else ()
     # The next submission may wait for its leadership already, on another host.
-    led = [each for each in submissions if each.created_zxid < snapshot.epoch_zxid]
+    led = [each for each in submissions if each.created_zxid <= snapshot.epoch_zxid]
     return led[-1].started.handle.log_host if led and led[-1].started is not None else ""
 
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -38,9 +39,10 @@ from airflow_provider_ha.jobs.removal.past_runs import PastRuns
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRunStore
 from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
 from airflow_provider_ha.jobs.runs.run_store import RunStore, decode
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage.durable import REMOVED, remove_tree
-from airflow_provider_ha.storage.keys import JobKeys
+from airflow_provider_ha.storage.keys import STANDBY, JobKeys
 
 
 log = logging.getLogger(__name__)
@@ -48,11 +50,15 @@ DIRECTORIES = 10  # that stay, of the job
 ATTEMPTS = 50  # kept in ZooKeeper, per run: enough for the longest delay before a restart
 _AT_A_TIME = 50
 _DIRECTORY = re.compile(r"(\d+)-(\d+)")
-_REMAINS = re.compile(rf"\.(\d+-\d+)\.[0-9a-f]+{re.escape(REMOVED)}")
+_STANDBY = re.compile(rf"(\d+)-{STANDBY}-([0-9a-f]+)")
+STANDBY_SECONDS = 86_400.0  # that the directory of a standby driver stays after its last entry, unless it led
+_REMAINS = re.compile(rf"\.(\d+-(?:\d+|{STANDBY}-[0-9a-f]+))\.[0-9a-f]+{re.escape(REMOVED)}")
 
 T = TypeVar("T")
 Attempt = tuple[int, int]
 """Run and attempt."""
+Promoted = Mapping[Attempt, str]
+"""Submissions that were standby drivers before, and the names of their directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +119,44 @@ class PastAttempts:
     def _remove_directories(self) -> Iterator[None]:
         names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
         removed = self._removed_runs()
-        for part in _parts(superfluous(names, self.own)):
+        promoted = self._promoted()
+        for standby in map(_STANDBY.fullmatch, names):
+            if standby and self._is_superfluous(standby, removed, promoted):
+                log.info("the directory of the standby driver %s is removed", standby[0])
+                remove_tree(self._parent / standby[0])
+                yield
+        for part in _parts(superfluous([*names, *(f"{run}-{attempt}" for run, attempt in promoted)], self.own)):
             gone = [attempt for attempt in part if removed(attempt[0])]
             for attempt in (*gone, *self._over([each for each in part if each not in gone])):
                 self.leadership.prove()
                 log.info("the directory of submission %d of run %d is removed", attempt[1], attempt[0])
-                remove_tree(self._directory(attempt))
+                remove_tree(self._directory(attempt, promoted))
                 yield
         for name in names:
             remains = _REMAINS.fullmatch(name)
             if remains and not (self._parent / remains[1]).exists():
                 remove_tree(self._parent / remains[1])  # its remover died
                 yield
+
+    def _is_superfluous(self, name: re.Match[str], removed: Callable[[int], bool], promoted: Promoted) -> bool:
+        """Return whether a standby driver has left its directory, and has not led."""
+        living = StandbyStore(self.coordinator, self.paths, self.own[0]).ids()
+        if name[0] in promoted.values() or name[2] in living:  # guard: directory-of-a-living-standby-goes
+            return False
+        return removed(int(name[1])) or time.time() - (self._parent / name[0]).stat().st_mtime > STANDBY_SECONDS
+
+    def _promoted(self) -> Promoted:
+        """Return the submissions that were standby drivers on this host, with their directories."""
+        here = [match for path in self._parent.glob(f"*-{STANDBY}-*") if (match := _STANDBY.fullmatch(path.name))]
+        runs = RunStore(self.coordinator, self.paths)
+        known = set(runs.numbers()) if here else set()
+        found = {}
+        for run in {int(match[1]) for match in here} & known:
+            names = {match[2]: match[0] for match in here if int(match[1]) == run}
+            for view in runs.get(run).submissions:
+                if view.submission.standby and view.submission.submission_id in names:
+                    found[run, view.submission.attempt] = names[view.submission.submission_id]
+        return found
 
     def _removed_runs(self) -> Callable[[int], bool]:
         """Return a predicate for removed runs: the death of all their processes was proven before the removal."""
@@ -133,8 +165,9 @@ class PastAttempts:
         # guard: directories-of-unknown-runs-go
         return lambda run: before.removed(run) and run not in known
 
-    def _directory(self, attempt: Attempt) -> Path:
-        return self.home_path / self.keys.application(*attempt)
+    def _directory(self, attempt: Attempt, promoted: Promoted) -> Path:
+        name = promoted.get(attempt)
+        return self.home_path / self.keys.application(*attempt) if name is None else self._parent / name
 
     def _over(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Return the members of *attempts* whose processes are proven dead."""
@@ -158,8 +191,9 @@ class PastAttempts:
 
     def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:
         old = [(run, attempt) for run, attempts in present.items() for attempt in attempts[: -self._kept]]
+        promoted = self._promoted()
         for part in _parts(old):
-            over = [attempt for attempt in self._over(part) if not self._directory(attempt).exists()]
+            over = [attempt for attempt in self._over(part) if not self._directory(attempt, promoted).exists()]
             nodes = {self.paths.submission(*attempt): attempt for attempt in over}
             seen = self.coordinator.read(Reads((), tuple(nodes)))
             doomed = [Delete(f"{path}/{name}") for path in nodes for name in seen.lists[path]]

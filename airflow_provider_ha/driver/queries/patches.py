@@ -12,10 +12,12 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_ha.driver.queries.catalog_tables import write_to_table
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.queries.query_stop import GracefulStop, has_ended
 from airflow_provider_ha.driver.queries.script_paths import OPTION
@@ -36,6 +38,16 @@ class Starter(Protocol):
         """Start the query of *writer*; return its handle."""
 
 
+class SpareSession(Protocol):
+    """A session that was made before the script runs."""
+
+    def fits(self, wanted: Mapping[str, Any] | None) -> bool:
+        """Return whether a script that sets this conf may have it; ``None`` for a script that makes its own context."""
+
+    def close(self) -> None:
+        """Stop it."""
+
+
 class Patches:
     """Installs the patched calls in pyspark, for the lifetime of the process.
 
@@ -46,11 +58,20 @@ class Patches:
         self.lifecycle = lifecycle
         self.registry = registry
         self.starter = starter
+        self.spare: SpareSession | None = None
         self._left: Callable[[], None] | None = None  # ends the session that the script has stopped
         self._stops = False
+        self._applied = False
+
+    def lead(self, lifecycle: Lifecycle, registry: QueryRegistry, starter: Starter) -> None:
+        """Serve the driver of a run from now on, after a standby driver has applied the patches."""
+        self.lifecycle, self.registry, self.starter = lifecycle, registry, starter
 
     def apply(self) -> None:
-        """Patch pyspark."""
+        """Patch pyspark, once."""
+        if self._applied:
+            return
+        self._applied = True
         from pyspark import SparkContext  # pyspark is imported inside functions
         from pyspark.sql import SparkSession  # the same
         from pyspark.sql.streaming.query import (  # the same
@@ -77,7 +98,7 @@ class Patches:
         self._patch(SparkContext, "stop", self._stop_session)
         self._patch(SparkSession.Builder, "getOrCreate", self._after_the_old_session)
         self._patch(SparkContext, "getOrCreate", self._after_the_old_session)
-        self._patch(SparkContext, "__init__", self._after_the_old_session)
+        self._patch(SparkContext, "__init__", functools.partial(self._after_the_old_session, constructs=True))
         self._patch(SparkContext, "_do_init", search_archive)
         import_wheels(SparkContext)
 
@@ -180,10 +201,11 @@ class Patches:
 
         return stop
 
-    def _after_the_old_session(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _after_the_old_session(self, original: Callable[..., Any], *, constructs: bool = False) -> Callable[..., Any]:
         def make(*values: Any, **named: Any) -> Any:
             """Make a session, once the session stopped by the script is over, with its queries, as in plain Spark."""
             left, self._left = self._left, None
+            self._use_spare(None if constructs else _wanted_conf(values, named))
             if left is not None:
                 for query in self.registry.started:
                     if not has_ended(query.handle):
@@ -196,6 +218,40 @@ class Patches:
             return original(*values, **named)
 
         return make
+
+    def _use_spare(self, wanted: Mapping[str, Any] | None) -> None:
+        """Leave the spare session to the script that asks for a session, or close it: Spark has one context."""
+        spare, self.spare = self.spare, None
+        if spare is None or spare.fits(wanted):
+            return
+        self._stops = True
+        try:
+            spare.close()
+        finally:
+            self._stops = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchedSpark:
+    """pyspark as a driver has it.
+
+    :param calls: Its own calls, as they were before they were patched.
+    """
+
+    calls: WriterCalls
+    patches: Patches
+
+
+def _wanted_conf(values: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the conf that a script sets for its session.
+
+    :param values: Arguments of ``SparkSession.builder.getOrCreate`` or ``SparkContext.getOrCreate``.
+    """
+    given = named.get("conf", values[0] if values else None)
+    if given is None:
+        return {}
+    # A builder shows its options in no other way.
+    return dict(given.getAll()) if hasattr(given, "getAll") else dict(getattr(given, "_options", {}))
 
 
 def apply_keywords(

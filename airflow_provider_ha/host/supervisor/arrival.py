@@ -97,7 +97,10 @@ def arrived(arguments: Sequence[str]) -> DriverSpec:
     :raises StorageUnavailableError: The home cannot be written.
     """
     if arguments[0] != HOME_OPTION:
-        return _completed(DriverSpec.read(Path(arguments[0])))
+        spec = _completed(DriverSpec.read(Path(arguments[0])))
+        if spec.ticket.is_standby:  # its driver records the handle when it is promoted
+            spec.write()
+        return spec
     ticket, handle = _taken(TICKET_VARIABLE, Ticket), _taken(HANDLE_VARIABLE, DriverHandle)
     home = Path(arguments[1]).absolute()
     spec = _completed(DriverSpec(config=_config(ticket), ticket=ticket, directory=home, handle=handle))

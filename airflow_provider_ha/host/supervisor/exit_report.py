@@ -210,7 +210,7 @@ def report(
     pause = 0.2
     while True:
         try:
-            ended = _end_session(spec)  # guard: exit-before-the-session-ends
+            ended = end_session(spec)  # guard: exit-before-the-session-ends
             carry_out_cancel(spec, session_ended=ended)
             reported = _write_exit(spec, death, restart)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
@@ -236,7 +236,7 @@ def _give_up(reason: str) -> None:
     os._exit(0)
 
 
-def _end_session(spec: DriverSpec) -> bool:
+def end_session(spec: DriverSpec) -> bool:
     """Return whether the dead driver's session is known to have ended; if not, it holds the lock until it expires."""
     credentials = read_session(spec.home.session)
     if credentials is None:

@@ -16,7 +16,7 @@ Invariants:
 
 The host may be the reason that a driver does not start. When it lacks a file or program that another host had, or a
 restart in place was lost before the job was RUNNING, other hosts get the first turn: the supervisor claims some seconds
-after the delay, if no other process has.
+after the delay, if no other process has. A standby driver that is ready gets the first turn, too.
 
 ``exec`` keeps the process id, so the engine and the operator of the host find one supervisor. The new program is the
 version installed at that moment, and shares no thread, lock or secret in memory with the old one. Signals are blocked
@@ -57,6 +57,7 @@ from airflow_provider_ha.jobs.recovery.transactions import (
     note_not_launched,
     note_started,
 )
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage.durable import make_directories
@@ -67,6 +68,8 @@ log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 BY = "the supervisor of the lost driver"
 FIRST_TURN_SECONDS = 5.0  # seconds of head start for other hosts: a task needs one or two to resume
+STANDBY_SECONDS = 2.0  # the same for a standby driver that is ready: a promotion takes less than one
+_CLOSE_POLL_SECONDS = 0.2  # seconds: while others have their turn
 POLL_SECONDS = 1.0  # seconds: longest pause between two checks of a run that waits for its next attempt
 GIVE_UP_SECONDS = 24 * 3600.0  # seconds of an outage of ZooKeeper or storage before the loss is left to others
 
@@ -94,7 +97,9 @@ class RestartInPlace:
             if self._wanted is None:
                 seen = with_exit(job.snapshot(), self._spec, record)
                 decision = None if seen is None else self._decide(job, seen)
-                if seen is None or not isinstance(decision, Resubmit) or decision.after > 0 or leaves_first_turn(seen):
+                if seen is None or not isinstance(decision, Resubmit) or decision.after > 0:
+                    return None
+                if self._head_start(job, seen) > 0:
                     return None
                 self._want(job, seen, decision)
             return self._claim(job, exit_of_lost)
@@ -142,8 +147,8 @@ class RestartInPlace:
                 _conclude(job, decision)
             elif canceled := operations.open_cancels(job.coordinator, job.paths, self._spec.run):
                 _conclude(job, canceled[0])
-            elif (left := self._first_turn_left(snapshot)) > 0:
-                time.sleep(min(left, POLL_SECONDS))
+            elif (left := self._first_turn_left(job, snapshot)) > 0:
+                time.sleep(min(left, _CLOSE_POLL_SECONDS))
             else:
                 self._want(job, snapshot, decision)
                 if (made := self._claim(job)) is not None:
@@ -158,11 +163,20 @@ class RestartInPlace:
             return None
         return decide(snapshot, self._options, job.clock.now()).restart
 
-    def _first_turn_left(self, snapshot: JobStatus) -> float:
-        """Return the seconds of head start that other hosts still have on the due attempt."""
+    def _first_turn_left(self, job: JobRecords, snapshot: JobStatus) -> float:
+        """Return the seconds of head start that others still have on the due attempt."""
         now = time.monotonic()
         self._due = now if self._due is None else self._due
-        return self._due + FIRST_TURN_SECONDS - now if leaves_first_turn(snapshot) else 0.0
+        return self._due + self._head_start(job, snapshot) - now
+
+    def _head_start(self, job: JobRecords, snapshot: JobStatus) -> float:
+        """Return the seconds that other hosts, or a standby driver that is ready, have for the due attempt."""
+        if leaves_first_turn(snapshot):
+            return FIRST_TURN_SECONDS
+        if self._options is None or not self._options.standby_drivers:
+            return 0.0
+        standbys = StandbyStore(job.coordinator, job.paths, self._spec.run)
+        return STANDBY_SECONDS if standbys.is_ready() else 0.0  # guard: supervisor-races-its-standby
 
     def _want(self, job: JobRecords, snapshot: JobStatus, decision: Resubmit) -> None:
         lost = snapshot.run.newest if snapshot.run is not None else None
@@ -244,16 +258,17 @@ def follow(
         restart, claimed = RestartInPlace(spec), None
 
 
-def become(spec: DriverSpec, submission: Submission) -> None:
-    """Turn this process into the supervisor of *submission*. Does not return.
+def become(spec: DriverSpec, submission: Submission | None) -> None:
+    """Turn this process into the supervisor of *submission*, ``None`` for a standby driver. Does not return.
 
     :raises OSError, HaError: The change failed; this process continues unchanged.
     """
     make_directories(spec.home.directory)
     spec.write()
-    with connected(spec) as job:
-        note_started(job, spec.run, submission, spec.handle)
-    log.info("this process continues as the supervisor of attempt %d", spec.attempt)
+    if submission is not None:
+        with connected(spec) as job:
+            note_started(job, spec.run, submission, spec.handle)
+    log.info("this process continues as the supervisor of %s", spec.directory.name)
     output = os.open(spec.home.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
     os.chdir(spec.home.directory)
     signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)

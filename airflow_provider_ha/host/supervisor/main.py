@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from airflow_provider_ha.argument_secrets import script_secrets
@@ -53,6 +54,7 @@ from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.options.conf import engine_options, named_spark_home
 from airflow_provider_ha.jobs.runs.submissions import NOT_LAUNCHED
 from airflow_provider_ha.redaction import remember, secret_values, secrets_of
+from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages
 
@@ -65,6 +67,7 @@ log = logging.getLogger("airflow_provider_ha.host.supervisor")
 REFUSED = 75  # EX_TEMPFAIL of the supervisor itself: it started and reported nothing
 ORDERLY_SECONDS = 30.0  # seconds for the JVM to clean up after an orderly end of the driver's Python
 POLL_SECONDS = 0.02
+_STARTED = time.monotonic()  # of this program
 
 
 def main(arguments: list[str]) -> int:
@@ -88,19 +91,29 @@ def main(arguments: list[str]) -> int:
         from airflow_provider_ha.host.supervisor import one_driver  # noqa: PLC0415  # for this end only
 
         log.error("%s", error)  # noqa: TRY400  # as above
-        one_driver.note_refusal(spec, str(error))
+        if not spec.ticket.is_standby:
+            one_driver.note_refusal(spec, str(error))
         return REFUSED
     except StorageUnavailableError as error:
         log.exception("the driver could not be started")
         death = _not_started(error)
     else:
         become_subreaper()
-        log.info("supervising %s run %d attempt %d as pid %d", spec.job_id, spec.run, spec.attempt, os.getpid())
+        log.info("supervising %s %s as pid %d", spec.job_id, spec.directory.name, os.getpid())
+        if spec.ticket.is_standby and not _is_wanted(spec, stop):
+            remove_tree(spec.home.directory)
+            return 0
         death = run(spec, stop)
     spec.forget()  # the driver that could read it is dead
     log.info("all processes are dead: %s (exit code %d, pids %s)", death.reason, death.code, list(death.pids))
     asked, stop.raised = bool(stop.raised), 0  # obeyed; a further signal ends the wait for ZooKeeper
     return _end(spec, death, stop, asked=asked)
+
+
+def _is_wanted(spec: DriverSpec, stop: _StopFlag) -> bool:
+    from airflow_provider_ha.host.supervisor import standby  # noqa: PLC0415  # of few supervisors
+
+    return standby.await_running(spec, lambda: bool(stop.raised))
 
 
 def _take_place(spec: DriverSpec, stop: _StopFlag) -> bool:
@@ -126,14 +139,31 @@ def _end(spec: DriverSpec, death: Death, stop: _StopFlag, *, asked: bool) -> int
     def stopped() -> bool:
         return bool(stop.raised)
 
+    if spec.ticket.is_standby:
+        from airflow_provider_ha.host.supervisor import standby  # noqa: PLC0415  # of few supervisors
+
+        promoted = standby.submission_of(spec, stopped)
+        if promoted is None:
+            if not asked:
+                standby.end(spec, death, time.monotonic() - _STARTED, stopped)
+            return 0
+        spec = promoted
     restart = None if asked else in_place.RestartInPlace(spec)
     reported = exit_report.report(spec, death, restart=restart, stopped=stopped)
     if reported is None:
         return 1
     if restart is not None:
         in_place.follow(restart, spec, reported.claimed, stopped=stopped)
+        if not stopped():
+            _replace_promoted(spec, stopped)
     exit_report.clean_up(spec)
     return 0
+
+
+def _replace_promoted(spec: DriverSpec, stopped: Callable[[], bool]) -> None:
+    from airflow_provider_ha.host.supervisor import standby  # noqa: PLC0415  # after the death only
+
+    standby.replace_promoted(spec, stopped)
 
 
 def run(spec: DriverSpec, stop: _StopFlag) -> Death:

@@ -24,6 +24,7 @@ from typing import BinaryIO
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import LogMissingError
 from airflow_provider_ha.jobs.job_graph import Blob
+from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -33,6 +34,9 @@ HOME_OPTION = "--home"
 TICKET_VARIABLE = "SPARK_HA_TICKET"
 HANDLE_VARIABLE = "SPARK_HA_HANDLE"  # the engine's handle for the supervisor, as far as known before the launch
 CONFIG_FILE_VARIABLE = "SPARK_HA_CONFIG_FILE"  # path of a private file on the machine
+
+
+NO_ATTEMPT = 0
 
 
 class ConfigSource(str, Enum):
@@ -52,7 +56,8 @@ class ConfigSource(str, Enum):
 class Ticket(Model):
     """A submission as passed by an engine to a machine, without paths, interpreters or secrets.
 
-    :param submission_id: Unique id of the submission.
+    :param attempt: Number of the submission in its run; 0 for a standby driver, which is none yet.
+    :param submission_id: Unique id of the submission, or of the standby driver, which keeps it.
     :param graph: Blob of the job graph, which names all other inputs.
     :param config: Source of the machine's configuration.
     """
@@ -67,6 +72,11 @@ class Ticket(Model):
     def of_next(self, attempt: int, submission_id: str) -> Ticket:
         """Return the ticket of another submission of the same run."""
         return self.model_copy(update={"attempt": attempt, "submission_id": submission_id})
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether the driver waits for the loss of the job's leader."""
+        return self.attempt == NO_ATTEMPT
 
 
 _ENTER = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY  # needs no permission to list the directory
@@ -168,6 +178,13 @@ def _refusal(path: Path, mode: int) -> LogMissingError:
     )
 
 
+def submission_directory(keys: JobKeys, run: int, submission: Submission) -> str:
+    """Return the key of a submission's directory; that of a promoted standby driver has the name of its id."""
+    if submission.standby:
+        return keys.standby(run, submission.submission_id)
+    return keys.application(run, submission.attempt)
+
+
 SPEC_FILE = "driver.json"
 LOG_FILE = "driver.log"
 SECRETS_FILE = "script.secrets"
@@ -184,8 +201,11 @@ class DriverHome:
 
     @classmethod
     def of(cls, config: HaConfig, ticket: Ticket) -> DriverHome:
-        """Return the home of a submission below the work root."""
-        return cls(config.home_path / JobKeys(ticket.job_id).application(ticket.run, ticket.attempt))
+        """Return the home of a submission, or of a standby driver, below the work root."""
+        keys = JobKeys(ticket.job_id)
+        if ticket.is_standby:
+            return cls(config.home_path / keys.standby(ticket.run, ticket.submission_id))
+        return cls(config.home_path / keys.application(ticket.run, ticket.attempt))
 
     @property
     def spec(self) -> Path:

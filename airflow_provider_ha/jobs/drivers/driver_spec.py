@@ -20,9 +20,10 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, LogMissingError, RecordCorruptError
 from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE
-from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, PlainFiles, Ticket
+from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT, DriverHome, PlainFiles, Ticket
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
 from airflow_provider_ha.records import Model
+from airflow_provider_ha.storage.keys import STANDBY
 
 
 # Variables that a driver needs from its host. The others are not passed on: an Airflow worker's environment holds
@@ -109,11 +110,24 @@ class DriverSpec(Model):
 
     def of_next(self, attempt: int, submission_id: str) -> DriverSpec:
         """Return the spec of another submission of the same run on this host, under the same supervisor."""
-        name = f"{self.directory.name.removesuffix(f'-{self.attempt}')}-{attempt}"
-        home = DriverHome(self.directory.with_name(name))  # on the same disk
+        return self._beside(str(attempt), self.ticket.of_next(attempt, submission_id))
+
+    def of_standby(self, standby_id: str) -> DriverSpec:
+        """Return the spec of a standby driver of the same run on this host, under the same supervisor."""
+        return self._beside(f"{STANDBY}-{standby_id}", self.ticket.of_next(NO_ATTEMPT, standby_id))
+
+    def promoted(self, attempt: int) -> DriverSpec:
+        """Return the spec of the submission that a standby driver has become; its directory stays."""
+        return self.model_copy(update={"ticket": self.ticket.of_next(attempt, self.submission_id)})
+
+    def _beside(self, name: str, ticket: Ticket) -> DriverSpec:
+        """Return a spec with the same configuration and a directory on the same disk."""
+        own, marker = self.directory.name, f"-{STANDBY}-{self.submission_id}"
+        prefix = own.removesuffix(marker) if own.endswith(marker) else own.removesuffix(f"-{self.attempt}")
+        home = DriverHome(self.directory.with_name(f"{prefix}-{name}"))
         return DriverSpec(
             config=self.config,
-            ticket=self.ticket.of_next(attempt, submission_id),
+            ticket=ticket,
             directory=home.directory,
             handle=self.handle.model_copy(update={"log_uri": file_uri(self.handle.log_host, str(home.driver_log))}),
         )

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.errors import HaError, JobStateError, LogMissingError
-from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome, submission_directory
 from airflow_provider_ha.jobs.drivers.driver_log import (
     LogPlace,
     LogReader,
@@ -29,7 +29,7 @@ from airflow_provider_ha.jobs.drivers.driver_log import (
 from airflow_provider_ha.jobs.drivers.driver_spec import read_secrets
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, Submission
 from airflow_provider_ha.redaction import remember, secrets_of
 
 
@@ -121,11 +121,11 @@ def _own_place(job: JobContext, run: int, view: SubmissionView) -> LogPlace | No
     place = log_place(job.job_id, run, view)
     if place is None:
         return None
-    return replace(place, path=_home(job, run, place.attempt).driver_log)
+    return replace(place, path=_home(job, run, view.submission).driver_log)
 
 
-def _home(job: JobContext, run: int, attempt: int) -> DriverHome:
-    return DriverHome(job.config.home_path / job.keys.application(run, attempt))
+def _home(job: JobContext, run: int, submission: Submission) -> DriverHome:
+    return DriverHome(job.config.home_path / submission_directory(job.keys, run, submission))
 
 
 def _missing(place: LogPlace, which: str, why: str) -> LogMissingError:
@@ -155,7 +155,7 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
     """
     remember(secrets_of(job.config))
     for submission in view.submissions:
-        hide_secrets_of_script(job, view.run.number, submission.submission.attempt)
+        hide_secrets_of_script(job, view.run.number, submission.submission)
     try:
         graph = job.graph(view.run.graph)
     except HaError:
@@ -164,9 +164,9 @@ def hide_secrets(job: JobContext, view: RunView) -> bool:
     return True
 
 
-def hide_secrets_of_script(job: JobContext, run: int, attempt: int) -> None:
+def hide_secrets_of_script(job: JobContext, run: int, submission: Submission) -> None:
     """Also hide secrets of the script's own conf; the driver writes them before it logs the failure of the script."""
-    secrets = _home(job, run, attempt).script_secrets
+    secrets = _home(job, run, submission).script_secrets
     remember(read_secrets(secrets, root=job.config.home_path))
 
 
@@ -225,7 +225,9 @@ def _pieces(job: JobContext, log: LogReader, watch: _RunWatch, attempt: int) -> 
         data = log.read()
         if data:
             heard = time.monotonic()
-            hide_secrets_of_script(job, watch.run, attempt)  # after the read: the driver writes them before the line
+            hide_secrets_of_script(
+                job, watch.run, watch.submission(attempt).submission
+            )  # after the read: the driver writes them before the line
             yield data
         elif over:
             return

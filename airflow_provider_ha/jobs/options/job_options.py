@@ -144,6 +144,15 @@ class HaOptions(Model):
         "is RUNNING.",
         shown=_HA,
     )
+    standby_drivers: int = option(
+        0,
+        "Number of standby drivers: processes with a started Spark session, one of which takes the job over within "
+        "seconds when its leader is lost. Each needs the memory of a driver. Only for drivers on the host of the task "
+        "or command, and a work root on a mounted file system.",
+        shown=_HA,
+        ge=0,
+        le=2,
+    )
     application_failures: int = option(
         -1,
         "How often the same error of the application at the same batch ends a run that has worked; -1, the default, "

@@ -229,7 +229,7 @@ def restart(
     if not _is_spared(newest) and 0 <= options.restart_attempts <= used:
         return GiveUp(_given_up(run, newest, used), exhausted=True)
     idle = _without_work(run.submissions, options, now)
-    led = snapshot.epoch_zxid > newest.created_zxid
+    led = snapshot.epoch_zxid >= newest.created_zxid
     return Resubmit(
         attempt=newest.submission.attempt + 1,
         lost_epoch=snapshot.epoch if led and snapshot.recovery is None else None,  # guard: claim-without-a-loss

@@ -38,12 +38,14 @@ from airflow_provider_ha.jobs.job_records import JobRecords, who
 from airflow_provider_ha.jobs.model import Generation, JobState, LeaderInfo, Operation, Recovery, Run, RunEnd, RunResult
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import (
     NOT_LAUNCHED,
     DriverHandle,
     Failure,
     Submission,
     SubmissionExit,
+    SubmissionLed,
     SubmissionStarted,
 )
 from airflow_provider_ha.jobs.status import JobStatus
@@ -127,6 +129,34 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     except (NodeExistsError, OutcomeUnknownError):
         return _is_made(job, path, submission)
     return True
+
+
+def promotion_ops(
+    job: JobRecords, run: int, submission: Submission, handle: DriverHandle, led: SubmissionLed
+) -> tuple[Op, ...]:
+    """Return the operations by which a standby driver becomes a submission that leads, for the grant of the lock.
+
+    They fail together when the run has ended, its newest submission is another one, or the standby driver's session has
+    ended. The journal has the submission before its node exists.
+
+    :param led: Record of the process that is to lead.
+    :raises JobStateError: The run is over, or a cancel of it is open.
+    """
+    live = _while_live(job, run, submission.attempt)
+    # guard: promotion-undoes-a-cancel
+    if live is None or operations.open_cancels(job.coordinator, job.paths, run):
+        raise JobStateError(f"run {run} of job {job.job_id!r} is over, or is being canceled")
+    path, started = job.paths.submission(run, submission.attempt), SubmissionStarted(handle=handle)
+    return (
+        live,
+        Create(path, submission.to_bytes()),
+        Create(job.paths.submission_started(run, submission.attempt), started.to_bytes()),
+        Create(job.paths.submission_led(run, submission.attempt), led.to_bytes()),
+        # guard: promotion-claims-no-loss
+        *(() if submission.lost_epoch is None else (_recovery(job, run, submission, submission.lost_epoch),)),
+        # guard: lost-session-is-promoted
+        StandbyStore(job.coordinator, job.paths, run).leave_op(submission.submission_id),
+    )
 
 
 def _is_made(job: JobRecords, path: str, submission: Submission) -> bool:

@@ -141,7 +141,7 @@ def _over(result: RunResult | None, eldest: datetime) -> bool:
 
 log = logging.getLogger(__name__)
 _OPS = 400  # per transaction: some 60 kB, far below ZooKeeper's limit, and fast
-_PARTS_OF_A_RUN = frozenset({"submissions", "result", "claim"})
+_PARTS_OF_A_RUN = frozenset({"submissions", "result", "claim", "standbys"})
 _PARTS_OF_A_SUBMISSION = frozenset({"started", "led", "exit"})
 _AT_ONCE = 20  # runs per read
 

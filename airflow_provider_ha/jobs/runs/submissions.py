@@ -146,6 +146,7 @@ class Submission(Record):
     :param lost_epoch: Epoch whose loss this submission recovers; ``None`` for the first submission.
     :param accept_loss: Whether the request accepts that the batch in flight is executed without its missing input.
     :param reserved: Handle that the engine will give to the driver; ``None`` if only the launch determines it.
+    :param standby: Whether its driver waited as a standby driver before: its directory has the name of the id.
     """
 
     kind: ClassVar[str] = "submission"
@@ -157,6 +158,7 @@ class Submission(Record):
     lost_epoch: int | None = None
     accept_loss: bool = False
     reserved: DriverHandle | None = None
+    standby: bool = False
     created_at: datetime
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_provider_ha.jobs.removal.past_runs import PastRuns
 from airflow_provider_ha.jobs.removal.removal_records import RemovedRuns
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore, reads_of_run, view_of_run
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel
 from airflow_provider_ha.storage import keys
 from airflow_provider_ha.storage.blobs import put_blob
 from tests.support.checkpoints.checkpoint_helpers import Job
@@ -128,6 +130,44 @@ def test_directories_of_removed_runs_go_on_the_host_that_still_has_them(job: Job
 
     removed = {"1-1", "1-2", "3-1"}
     assert {path.name for path in parent.iterdir()} == set(names) - removed
+
+
+@pytest.fixture
+def standbys(job: Job) -> Path:
+    """Run 1 with 14 submissions, the third of which was a standby driver, and two that never led: one lives."""
+    parent = submitted(job, 14)
+    promoted = a_submission(3).model_copy(update={"submission_id": "aa", "standby": True})
+    job.coordinator.commit(SetData(job.paths.submission(1, 3), promoted.to_bytes()))
+    (parent / "1-3").rename(parent / "1-standby-aa")
+    living = Standby(standby_id="bb", level=StandbyLevel.SESSION, since=SystemClock().now(), host="host", pid=1)
+    job.coordinator.commit(
+        Create(job.paths.standbys(1)), Create(job.paths.standby(1, "bb"), living.to_bytes(), ephemeral=True)
+    )
+    for name in ("bb", "cc"):
+        (parent / f"1-standby-{name}").mkdir()
+        os.utime(parent / f"1-standby-{name}", (0, 0))
+    (parent / "1-standby-dd").mkdir()  # about to start
+    return parent
+
+
+def standbys_in(parent: Path) -> set[str]:
+    return {path.name.rpartition("-")[2] for path in parent.glob("1-standby-*")}
+
+
+def test_directories_of_standby_drivers_go_once_they_are_over(job: Job, standbys: Path) -> None:
+    clear(job, own=14)
+
+    assert standbys_in(standbys) == {"bb", "dd"}
+
+
+def test_the_directory_of_a_promoted_standby_driver_stays_as_long_as_that_of_any_submission(
+    job: Job, standbys: Path
+) -> None:
+    job.coordinator.commit(Delete(job.paths.submission_exit(1, 3)))
+
+    clear(job, own=14)
+
+    assert standbys_in(standbys) == {"aa", "bb", "dd"}
 
 
 def test_a_deposed_leader_removes_no_directory(job: Job) -> None:

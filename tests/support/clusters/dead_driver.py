@@ -17,6 +17,7 @@ from tests.fake.jobs import CONFIG, PATHS
 
 
 SPEC: Any = SimpleNamespace(
+    ticket=SimpleNamespace(is_standby=False),
     run=1,
     attempt=1,
     job_id="flights",

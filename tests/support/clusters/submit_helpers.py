@@ -25,6 +25,7 @@ from airflow_provider_ha.jobs.runs.submissions import Submission
 from airflow_provider_ha.jobs.submit.preparation import upload
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 from airflow_provider_ha.jobs.submit.run_submission import PreparedSubmission, submit_run
+from airflow_provider_ha.storage.keys import STANDBY
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.specs import changed
 
@@ -179,6 +180,21 @@ def kill_all(job: JobContext) -> None:
             for process in processes_of(view.submission):
                 with contextlib.suppress(psutil.NoSuchProcess):  # it may be ending by itself at this moment
                     process.kill()
+    for process in standby_supervisors(job):
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def standby_supervisors(job: JobContext) -> list[psutil.Process]:
+    """Return the supervisors of the job's standby drivers, by their command lines."""
+    prefix, found = f"{job.config.home_path / job.keys.submissions}", []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            last = process.cmdline()[-1:]
+            if last and last[0].startswith(prefix) and f"-{STANDBY}-" in last[0]:
+                found.append(process)
+    return found
 
 
 def submit(job: JobContext, application: Path, **values: object) -> SubmittedRun:

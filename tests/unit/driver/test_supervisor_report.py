@@ -70,7 +70,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         calls.append("exit")
         return exit_report.ExitReport()
 
-    monkeypatch.setattr(exit_report, "_end_session", end_session)
+    monkeypatch.setattr(exit_report, "end_session", end_session)
     monkeypatch.setattr(exit_report, "carry_out_cancel", lambda spec, **_: calls.append("cancel"))
     monkeypatch.setattr(exit_report, "_write_exit", write_exit)
     monkeypatch.setattr("airflow_provider_ha.host.supervisor.exit_report.time.sleep", lambda seconds: None)

@@ -28,7 +28,7 @@ from tests.support.clusters.dead_driver import DEATH, SPEC, failing
 def test_an_exit_that_cannot_be_written_is_left_to_the_session(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: HaError, stopped: bool
 ) -> None:
-    monkeypatch.setattr(exit_report, "_end_session", failing(error))
+    monkeypatch.setattr(exit_report, "end_session", failing(error))
     following = MagicMock()
     monkeypatch.setattr(in_place, "follow", following)
     stop = main._StopFlag()

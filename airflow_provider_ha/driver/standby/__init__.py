@@ -1,0 +1,1 @@
+"""Standby drivers: processes that start Spark before they lead, and take a lost job over within seconds."""

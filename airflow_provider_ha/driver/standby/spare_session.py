@@ -1,0 +1,138 @@
+"""The Spark session of a standby driver, made and warmed up before the driver leads.
+
+A JVM that has executed batches commits the first batch of a recovery several times faster than a new one: classes are
+loaded, code is compiled. Batches of any query have this effect. So the standby driver executes queries of this package
+on the local disk, and none of the script's code runs before the driver leads.
+
+Code of the user that Spark itself runs in a session would run: listeners and plugins that its conf names, and a Hive
+metastore. With such a conf no session is made in advance.
+
+The queries run in a separate session of the same context: a query that has ended would make the script's
+``awaitAnyTermination()`` return immediately, and each session has a separate query manager.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.storage.durable import remove_tree
+
+
+log = logging.getLogger(__name__)
+
+_RUNS_CODE = (  # conf keys whose classes Spark runs with a session
+    "spark.extraListeners",
+    "spark.plugins",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+)
+_CATALOG = "spark.sql.catalogImplementation"
+_SHOWN_ONLY = frozenset({"spark.app.name"})  # a script may choose another name; nothing but a page shows it
+BATCHES = 5
+WARM_UP_SECONDS = 300.0  # of one query
+_LOOK_SECONDS = 0.2
+_KEYS = 10_000
+_PARTITIONS, _MOST_PARTITIONS = "spark.sql.shuffle.partitions", 4  # a batch of 200 would take a minute
+
+
+def reason_against(jvm: Any) -> str:
+    """Return why no session can be made in advance with the conf of this JVM; empty without a reason."""
+    conf = jvm.java.lang.System.getProperty
+    for key in _RUNS_CODE:
+        if conf(key):
+            return f"{key} is set, and its classes may only run in a driver that leads"
+    if conf(_CATALOG) == "hive":
+        return f"{_CATALOG} is hive, and two drivers cannot open an embedded metastore"
+    return ""
+
+
+class SpareSession:
+    """A session that no script has.
+
+    :param session: Of pyspark.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    @classmethod
+    def open(cls) -> SpareSession:
+        """Make a session with the conf of this JVM."""
+        from pyspark.sql import SparkSession  # pyspark is imported inside functions
+
+        return cls(SparkSession.builder.getOrCreate())
+
+    def fits(self, wanted: Mapping[str, Any] | None) -> bool:
+        """Return whether a script that sets this conf may have it.
+
+        It may not when a value differs that Spark reads only at the start of a context or a session.
+        """
+        if wanted is None:
+            log.info("the session is made again: the script makes a context")
+            return False
+        fixed = sorted(key for key, value in wanted.items() if self._is_fixed(key, str(value)))
+        if fixed:
+            log.info("the session is made again, because the script sets %s", ", ".join(fixed))
+        return not fixed
+
+    def _is_fixed(self, key: str, value: str) -> bool:
+        conf = self._session.conf
+        return key not in _SHOWN_ONLY and str(conf.get(key, None)) != value and not conf.isModifiable(key)
+
+    def close(self) -> None:
+        """Stop the session and its context."""
+        self._session.stop()
+
+    def warm_up(self, calls: WriterCalls, directory: Path, goes_on: Callable[[], bool]) -> None:
+        """Execute batches of stateful queries, each twice: the second time from the checkpoint of the first.
+
+        :param directory: Folder for their input and their checkpoints; it is removed.
+        :param goes_on: Whether the warm-up is still wanted; asked several times a second.
+        :raises JobStateError: It is not.
+        """
+        from pyspark.sql import functions as f  # pyspark is imported inside functions
+
+        session, source = self._session.newSession(), directory / "in"
+        partitions = min(int(session.conf.get(_PARTITIONS)), _MOST_PARTITIONS)
+        session.conf.set(_PARTITIONS, str(partitions))
+        source.mkdir(parents=True, exist_ok=True)
+        stream = session.readStream.schema("ts timestamp, key long, value long").option("maxFilesPerTrigger", 1)
+        rows = stream.json(source.as_uri())
+        counts = rows.groupBy("key").agg(f.count("*").alias("n"), f.max("value").alias("last"))
+        windows = rows.withWatermark("ts", "1 minute").groupBy(f.window("ts", "1 minute"), "key").count()
+        try:
+            for turn in range(2):
+                write_rows(source, turn)
+                for name, frame, mode in (("counts", counts, "update"), ("windows", windows, "append")):
+                    writer = frame.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
+                    location = (directory / name).as_uri()
+                    writer._jwrite = writer._jwrite.option("checkpointLocation", location)  # noqa: SLF001  # the patched option() keeps a script's own location
+                    _finish(calls, calls.start(writer, None), goes_on)
+            # Spark would go on maintaining its stores, whose files are removed.
+            stores = session._jvm.org.apache.spark.sql.execution.streaming.state  # noqa: SLF001  # there is no public way
+            getattr(getattr(stores, "StateStore$"), "MODULE$").unloadAll()
+        finally:
+            remove_tree(directory)
+
+
+def write_rows(folder: Path, turn: int) -> None:
+    """Write the input of one turn: a file for each batch, with a row for each key."""
+    for batch in range(BATCHES):
+        minute = turn * BATCHES + batch
+        lines = (f'{{"ts":"2024-01-01T00:{minute:02d}:00Z","key":{key},"value":{minute}}}\n' for key in range(_KEYS))
+        (folder / f"{turn}-{batch}.json").write_text("".join(lines), encoding="utf-8")
+
+
+def _finish(calls: WriterCalls, query: Any, goes_on: Callable[[], bool]) -> None:
+    """Wait for the end of a query; pyspark raises its failure."""
+    end = time.monotonic() + WARM_UP_SECONDS
+    while not calls.await_termination(query, _LOOK_SECONDS):
+        if not goes_on() or time.monotonic() > end:
+            query.stop()
+            raise JobStateError("the warm-up was interrupted, or took too long")

@@ -1,0 +1,202 @@
+"""Standby driver: a process of a run that starts Spark, and waits for the loss of the job's leader.
+
+Invariant: the script's code runs only after the process leads. A process whose session of ZooKeeper has ended, ends,
+and its supervisor starts another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from airflow_provider_ha.clock import Clock
+from airflow_provider_ha.coordination._kazoo import KazooCoordinator
+from airflow_provider_ha.coordination.coordinator import SessionState
+from airflow_provider_ha.driver.ending.exit_reason import ExitCode
+from airflow_provider_ha.driver.ending.process_end import ProcessTerminator
+from airflow_provider_ha.driver.members.driver_session import CONNECT_SECONDS, DriverSession
+from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
+from airflow_provider_ha.driver.queries.patches import PatchedSpark, Patches
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
+from airflow_provider_ha.driver.standby.spare_session import SpareSession, reason_against
+from airflow_provider_ha.driver.standby.takeover import LOOK_SECONDS, MissedPromotionError, RunOverError, Takeover
+from airflow_provider_ha.errors import HaError, NodeMissingError, NotConnectedError
+from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, write_private, write_session
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
+from airflow_provider_ha.redaction import public
+from airflow_provider_ha.storage.open_storage import open_store
+from airflow_provider_ha.storage.outage import outages
+
+
+log = logging.getLogger(__name__)
+
+_JOIN_SECONDS = 2.0  # between two requests for a place
+_NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A standby driver that has become a submission, and leads.
+
+    :param spec: The submission.
+    """
+
+    spec: DriverSpec
+    led: DriverSession
+    spark: PatchedSpark
+
+
+class PlainStarter:
+    """Starts queries as pyspark does."""
+
+    def __init__(self, calls: WriterCalls) -> None:
+        self._calls = calls
+
+    def start(self, writer: Any, path: str | None) -> Any:
+        """Start the query of *writer*; return its handle."""
+        return self._calls.start(writer, path)
+
+
+class StandbyDriver:
+    """A process of a run that waits for the loss of the leader.
+
+    :param spec: Its directory, and access to the cluster.
+    :raises NotConnectedError: ZooKeeper did not answer.
+    :raises StorageUnavailableError: Storage or the directory did not answer.
+    """
+
+    def __init__(self, spec: DriverSpec, way_out: ProcessTerminator, clock: Clock) -> None:
+        self._spec = spec
+        self._exit = way_out
+        self._clock = clock
+        self._coordinator = KazooCoordinator.connect(spec.config, timeout=CONNECT_SECONDS)
+        session = self._coordinator.session
+        if session is None:
+            raise NotConnectedError("ZooKeeper answered, but there is no session")
+        self._session = session
+        with outages("written", spec.home.directory):
+            write_session(spec.home.session, session)
+            write_private(spec.home.driver_pid, str(os.getpid()).encode())
+        self._job = JobRecords(
+            job_id=spec.job_id,
+            config=spec.config,
+            coordinator=self._coordinator,
+            store=open_store(spec.config, RootsOfCluster(spec.config, self._coordinator)),
+            clock=clock,
+        )
+        run = self._job.runs.get(spec.run).run
+        self._graph = self._job.graph_of(run)
+        self._takeover = Takeover(self._job, spec, run, self._graph)
+        self._standbys = StandbyStore(self._coordinator, self._job.paths, spec.run)
+        self._own = Standby(
+            standby_id=spec.submission_id,
+            level=StandbyLevel.CONNECTED,
+            since=clock.now(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            log=spec.handle.log_uri,
+        )
+        self._coordinator.add_state_listener(self._on_state)
+
+    def wait(self) -> Promotion:
+        """Join the run, start Spark, and return once this process leads. Ends the process if it is not needed."""
+        self._join()
+        spark = self._prepare()
+        try:
+            while True:
+                found = self._takeover.look()
+                if isinstance(found, tuple):
+                    return Promotion(*found, spark)
+                self._takeover.changed.wait(found)
+                self._require_session()
+        except RunOverError as error:
+            self._leave(error.message)
+        except MissedPromotionError as error:
+            self._exit.leave(ExitCode.OUTAGE, error.message)
+
+    def _join(self) -> None:
+        """Take a place among the standby drivers of the run.
+
+        The place of one that has just ended is free once its session has ended.
+        """
+        most = self._graph.options.standby_drivers
+        end = time.monotonic() + 2 * self._spec.config.timings.session_timeout + LOOK_SECONDS
+        while not self._standbys.join(self._own, most):
+            self._leave_if_over()
+            if time.monotonic() > end:
+                self._leave(f"run {self._spec.run} has its {most} standby drivers")
+            time.sleep(_JOIN_SECONDS)
+
+    def _prepare(self) -> PatchedSpark:
+        """Patch pyspark, make a session and warm it up; without a session, the note has the reason."""
+        jvm = gateway()
+        self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
+        prepare_session_conf(jvm, self._graph.options.min_batches_to_retain)
+        calls = WriterCalls.of_pyspark()
+        patches = Patches(Lifecycle(), QueryRegistry(self._clock), PlainStarter(calls))
+        patches.apply()
+        note = "the conf for OpenLineage is set" if self._graph.lineage else reason_against(jvm)
+        if not note:
+            note = self._warm_up(calls, patches)
+        self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note)
+        return PatchedSpark(calls, patches)
+
+    def _warm_up(self, calls: WriterCalls, patches: Patches) -> str:
+        """Make a session and warm it up; return why that failed, empty if it did not."""
+        try:
+            patches.spare = spare = SpareSession.open()
+            spare.warm_up(calls, self._spec.home.directory / "warm-up", self._goes_on)
+        except Exception as error:  # of Spark: the driver can lead without a warm-up
+            self._leave_if_over()
+            log.warning("the warm-up failed", exc_info=True)
+            return public(f"the warm-up failed: {error}")[:_NOTE_LIMIT]
+        return ""
+
+    def _note(self, level: StandbyLevel, note: str) -> None:
+        self._own = self._own.model_copy(update={"level": level, "note": note, "since": self._clock.now()})
+        try:
+            self._standbys.update(self._own)
+        except NodeMissingError:
+            self._lost_session()
+        log.info("standby driver of run %d: %s%s", self._spec.run, level.value, f", {note}" if note else "")
+
+    def _goes_on(self) -> bool:
+        try:
+            return self._session_lives() and self._job.runs.result(self._spec.run) is None
+        except HaError:  # the session decides
+            return True
+
+    def _leave_if_over(self) -> None:
+        if self._job.runs.result(self._spec.run) is not None:
+            self._leave(f"run {self._spec.run} is over")
+        self._require_session()
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self._takeover.changed.set()
+
+    def _session_lives(self) -> bool:
+        return self._coordinator.session in (None, self._session) and self._coordinator.state is not SessionState.LOST
+
+    def _require_session(self) -> None:
+        if not self._session_lives():
+            self._lost_session()
+
+    def _lost_session(self) -> NoReturn:
+        self._exit.leave(ExitCode.OUTAGE, "the session of the standby driver has ended")
+
+    def _leave(self, reason: str) -> NoReturn:
+        """End the process in order: it is not needed."""
+        log.info("the standby driver ends: %s", reason)
+        self._coordinator.close()
+        self._spec.home.session.unlink(missing_ok=True)
+        self._spec.home.driver_pid.unlink(missing_ok=True)
+        self._exit.leave(ExitCode.DONE)

@@ -1,0 +1,137 @@
+"""Supervisor of a standby driver: its start once the job runs, its end, and its successor.
+
+The supervisor of a lost leader turns into the supervisor of a new standby driver when an old one has taken the job
+over. So a host keeps the number of supervisors that the submission began with: one for the leader, one for each standby
+driver. A standby driver that dies is started again under another id, after a pause that doubles.
+
+A standby driver is no submission, so no exit is written for it, unless it has become one: its supervisor finds the
+submission with its id, after the session of the dead process has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.errors import HaError, JobStateError
+from airflow_provider_ha.host.process_tree import Death
+from airflow_provider_ha.host.supervisor.exit_report import end_session
+from airflow_provider_ha.host.supervisor.in_place import become
+from airflow_provider_ha.host.supervisor.one_driver import connected
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.storage.durable import remove_tree
+
+
+log = logging.getLogger("airflow_provider_ha.host.supervisor")
+
+FAILURES_VARIABLE = "SPARK_HA_STANDBY_FAILURES"  # how many standby drivers in a row have failed under this process
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver
+LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no trouble with its start
+_POLL_SECONDS = 1.0
+_TRY_SECONDS = 24 * 3600.0  # of an outage of ZooKeeper, as for the exit of a submission
+
+
+def await_running(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
+    """Wait until the job is RUNNING: its first start does not share the host with that of a standby driver.
+
+    :returns: Whether the standby driver is needed.
+    """
+    while not stopped():
+        try:
+            with connected(spec) as job:
+                while not stopped():
+                    if not _is_live(job, spec):
+                        return False
+                    if job.snapshot().state is JobState.RUNNING:
+                        return True
+                    time.sleep(_POLL_SECONDS)
+        except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
+            if not error.retryable:
+                log.error("the standby driver is not started: %s", error)  # noqa: TRY400  # the message says all
+                return False
+            log.warning("the job cannot be read yet: %s", error)
+            time.sleep(_POLL_SECONDS)
+    return False
+
+
+def submission_of(spec: DriverSpec, stopped: Callable[[], bool]) -> DriverSpec | None:
+    """End the session of a dead standby driver; return the submission that it has become, ``None`` for none."""
+    end = time.monotonic() + _TRY_SECONDS
+    while True:
+        try:
+            if end_session(spec):  # guard: promotion-comes-after-the-search
+                spec.home.session.unlink(missing_ok=True)
+            with connected(spec) as job:
+                return _submission_in(job, spec)
+        except JobStateError:  # noqa: PERF203  # as above; the run is removed
+            return None
+        except HaError as error:
+            if not error.retryable or stopped() or time.monotonic() > end:
+                log.exception("it is not known whether the standby driver has led")
+                return None
+            log.warning("ZooKeeper does not answer, trying again: %s", error)
+            time.sleep(_POLL_SECONDS)
+
+
+def _submission_in(job: JobRecords, spec: DriverSpec) -> DriverSpec | None:
+    for view in job.runs.get(spec.run).submissions:
+        if view.submission.submission_id == spec.submission_id:
+            return spec.promoted(view.submission.attempt)
+    return None
+
+
+def end(spec: DriverSpec, death: Death, lived: float, stopped: Callable[[], bool]) -> None:
+    """End the supervision of a standby driver that has not led; start another one if the run needs it.
+
+    :param lived: Seconds from its start to its death.
+    """
+    if death.code == 0:  # it was not needed
+        remove_tree(spec.home.directory)
+        return
+    failures = 1 if lived > LONG_LIFE else 1 + int(os.environ.get(FAILURES_VARIABLE, "0"))
+    pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
+    log.warning("a standby driver has failed (%s); the next one starts in %.0f s", death.reason, pause)
+    until = time.monotonic() + pause
+    while time.monotonic() < until and not stopped():
+        time.sleep(min(_POLL_SECONDS, pause))
+    os.environ[FAILURES_VARIABLE] = str(failures)
+    _start_another(spec, stopped, lambda job: _is_live(job, spec))
+
+
+def replace_promoted(spec: DriverSpec, stopped: Callable[[], bool]) -> None:
+    """Become the supervisor of a new standby driver if an old one has taken over from the driver of *spec*."""
+    os.environ.pop(FAILURES_VARIABLE, None)
+
+    def was_promoted(job: JobRecords) -> bool:
+        newest = job.runs.get(spec.run).newest
+        return newest is not None and newest.submission.standby and newest.submission.attempt > spec.attempt
+
+    _start_another(spec, stopped, lambda job: _is_live(job, spec) and was_promoted(job))
+
+
+def _start_another(spec: DriverSpec, stopped: Callable[[], bool], wanted: Callable[[JobRecords], bool]) -> None:
+    """Become the supervisor of a new standby driver; return if none is wanted, or the run has enough of them."""
+    while not stopped():
+        try:
+            with connected(spec) as job:
+                most = job.graph(spec.ticket.graph).options.standby_drivers
+                living = len(StandbyStore(job.coordinator, job.paths, spec.run).living()) if most else 0
+                if living >= most or not wanted(job):
+                    return
+            become(spec.of_standby(new_id()), None)
+        except (HaError, OSError) as error:  # noqa: PERF203  # as above
+            if not getattr(error, "retryable", False):
+                log.exception("no further standby driver is started here")
+                return
+            log.warning("the next standby driver cannot be started yet: %s", error)
+            time.sleep(_POLL_SECONDS)
+
+
+def _is_live(job: JobRecords, spec: DriverSpec) -> bool:
+    return job.runs.live_run() == spec.run

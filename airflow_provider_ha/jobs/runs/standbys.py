@@ -1,0 +1,145 @@
+"""Standby drivers of a run: their records, and how they join.
+
+A standby driver is no submission: states, limits and delays of a job ignore it. Its node is ephemeral, so that it ends
+with its process, and nothing remains to be removed. The transaction that promotes it removes the node and creates the
+submission that it becomes (``jobs.recovery.transactions``).
+
+Invariant: a run never has more standby drivers than its job requests. Each one joins in a transaction that checks the
+version of their parent, which it raises.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import ClassVar
+
+from airflow_provider_ha.coordination.coordinator import (
+    Check,
+    Coordinator,
+    Create,
+    Delete,
+    ReadResponse,
+    Reads,
+    SetData,
+)
+from airflow_provider_ha.coordination.paths import JobPaths
+from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, RecordCorruptError, VersionConflictError
+from airflow_provider_ha.jobs.job_graph import GraphPointer
+from airflow_provider_ha.jobs.runs.run_store import decode
+from airflow_provider_ha.records import Record
+
+
+class StandbyLevel(str, Enum):
+    """What a standby driver has done in advance.
+
+    ``CONNECTED``: its Python has a session of ZooKeeper, and waits for Spark. ``SESSION``: a Spark session exists, and
+    has executed batches of queries that belong to this package.
+    """
+
+    CONNECTED = "connected"
+    SESSION = "session"
+
+
+class Standby(Record):
+    """``runs/<n>/standbys/<id>``: a living standby driver.
+
+    :param since: When it reached the level.
+    :param pid: Process id of its Python.
+    :param log: Location of its log on its host.
+    :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
+    """
+
+    kind: ClassVar[str] = "standby"
+
+    standby_id: str
+    level: StandbyLevel
+    since: datetime
+    host: str
+    pid: int
+    log: str = ""
+    note: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes the job over without a start of Spark."""
+        return self.level is StandbyLevel.SESSION
+
+
+class StandbyStore:
+    """Reads and writes the standby drivers of a run. Owns nothing.
+
+    :param run: Number of the run.
+    """
+
+    def __init__(self, coordinator: Coordinator, paths: JobPaths, run: int) -> None:
+        self._coordinator = coordinator
+        self._paths = paths
+        self._run = run
+
+    def living(self) -> tuple[Standby, ...]:
+        """Return the living standby drivers, in the order of their ids. Unreadable records are left out."""
+        paths = tuple(self._paths.standby(self._run, each) for each in self.ids())
+        return standbys_in(self._coordinator.read(Reads(paths)))
+
+    def ids(self) -> list[str]:
+        """Return the ids of the living standby drivers."""
+        return self._coordinator.children(self._paths.standbys(self._run))
+
+    def is_ready(self) -> bool:
+        """Return whether one of them takes the job over without a start of Spark."""
+        return any(standby.is_ready for standby in self.living())
+
+    def join(self, standby: Standby, most: int) -> bool:
+        """Create the node of a standby driver; ``False`` if the run has as many as it may have, or is over.
+
+        :param most: Number of standby drivers that the job requests.
+        :raises OutcomeUnknownError: The node may exist: call again.
+        """
+        parent, own = self._paths.standbys(self._run), self._paths.standby(self._run, standby.standby_id)
+        pointer = self._coordinator.find(self._paths.job_graph)
+        graph = decode(pointer, GraphPointer)
+        if pointer is None or graph is None or graph.run != self._run:
+            return False
+        is_live = Check(pointer.path, pointer.version)
+        node = self._coordinator.find(parent)
+        try:
+            if node is None:
+                self._coordinator.commit(is_live, Create(parent))
+                node = self._coordinator.get(parent)
+            others = [name for name in self._coordinator.children(parent) if name != standby.standby_id]
+            if len(others) >= most:  # guard: more-standbys-than-requested
+                return False
+            joins = Create(own, standby.to_bytes(), ephemeral=True)
+            self._coordinator.commit(is_live, SetData(parent, b"", node.version), joins)
+        except NodeExistsError as error:
+            return error.path == own
+        except (NodeMissingError, VersionConflictError):  # the run has ended, or another one has joined
+            return False
+        return True
+
+    def update(self, standby: Standby) -> None:
+        """Replace the record of a standby driver.
+
+        :raises NodeMissingError: Its session has ended.
+        """
+        self._coordinator.commit(SetData(self._paths.standby(self._run, standby.standby_id), standby.to_bytes()))
+
+    def leave_op(self, standby_id: str) -> Delete:
+        """Return the removal of a standby driver, for the transaction that promotes it.
+
+        It fails if the session of the standby driver has ended.
+        """
+        return Delete(self._paths.standby(self._run, standby_id))
+
+
+def standbys_in(seen: ReadResponse) -> tuple[Standby, ...]:
+    """Return the readable standby drivers of a response."""
+    found = []
+    for node in seen.nodes.values():
+        try:
+            if (standby := decode(node, Standby)) is not None:
+                found.append(standby)
+        except RecordCorruptError:  # noqa: PERF203  # one bad record hides no other
+            continue
+    return tuple(found)
