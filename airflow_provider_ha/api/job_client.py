@@ -24,6 +24,7 @@ from airflow_provider_ha.jobs.removal import checkpoint_deletion, job_deletion
 from airflow_provider_ha.jobs.removal.checkpoint_deletion import CheckpointRemoval
 from airflow_provider_ha.jobs.restore import job_restore
 from airflow_provider_ha.jobs.run_lineage import RunLineage, run_lineage
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submit.requests import LATEST, SubmittedRun, savepoint_arguments
 from airflow_provider_ha.jobs.submit.submit_request import DryRun, dry_run, submit_job
@@ -66,6 +67,13 @@ class JobClient:
         :raises UnknownJobError: The cluster has no such job.
         """
         return self._job.snapshot()
+
+    def standbys(self, snapshot: JobStatus) -> tuple[Standby, ...]:
+        """Read the living standby drivers of a live run, in two more round trips, so not for a list of jobs."""
+        run = snapshot.run
+        if run is None or run.result is not None:
+            return ()
+        return StandbyStore(self._job.coordinator, self._job.paths, run.run.number).living()
 
     def graph(self, blob: Blob) -> JobGraph:
         """Read a job graph, for example that of a run."""

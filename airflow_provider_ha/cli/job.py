@@ -15,6 +15,7 @@ from airflow_provider_ha.api.documents.job import (
     LogView,
     job_row,
     job_view,
+    standbys_view,
     unreadable_row,
 )
 from airflow_provider_ha.api.documents.submission import GraphView, graph_view
@@ -24,7 +25,7 @@ from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.completion import run_numbers
 from airflow_provider_ha.cli.session import INTERVAL, AsJson, Interval, JobId, Watch, answer, cluster, repeated
 from airflow_provider_ha.errors import HaError, UnknownJobError
-from airflow_provider_ha.jobs.condition import JobCondition, decide
+from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.drivers.driver_log import LogPlace, whole_lines
 from airflow_provider_ha.jobs.drivers.run_logs import choose, find_log, hide_secrets, reader
 from airflow_provider_ha.jobs.drivers.run_logs import follow as follow_log
@@ -33,6 +34,7 @@ from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.model import QueryStatus
 from airflow_provider_ha.jobs.move.move_records import read_moved
 from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.run_history import RUNS, read_history
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
@@ -86,11 +88,13 @@ def show(
 def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
     job = client.job(job_id)
     snapshot = job.snapshot()
-    condition = _condition(client, job, snapshot)
+    options = _options(job, snapshot)
+    condition = decide(snapshot, options, client.clock.now())
+    living = job.standbys(snapshot) if options is None or options.standby_drivers else ()
     watching = watched(client.coordinator, client.paths.job(job_id))
     found = read_moved(client.coordinator, client.paths.job(job_id))
     moved = found[0] if found is not None else None
-    shown = job_view(snapshot, condition, watching, moved)
+    shown = job_view(snapshot, condition, watching, moved, standbys_view(snapshot, options, living))
     if as_json:
         console.print_json(shown)
         return
@@ -99,6 +103,7 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
         del fields[name]
     fields["failure"] = condition.last.sentence if condition.last is not None else None
     fields["watched_by"] = watching.sentence or None
+    fields["standbys"] = shown.standbys.sentence or None
     fields["moved"] = f"the job {moved.sentence}" if moved is not None else None
     console.print_fields(fields)
     rows = [("yes", name, query) for name, query in shown.queries.items()]
@@ -111,6 +116,23 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
         ),
         empty="no query has started yet",
     )
+    if shown.standbys.drivers:
+        console.print_table(
+            ("STANDBY DRIVER", "HOST", "PID", "LEVEL", "SINCE", "NOTE", "LOG"),
+            (
+                [
+                    each.standby_id,
+                    each.host,
+                    each.pid,
+                    each.level.value,
+                    f"{each.since:%Y-%m-%d %H:%M:%S}",
+                    each.note,
+                    each.log,
+                ]
+                for each in shown.standbys.drivers
+            ),
+            empty="",
+        )
     if shown.warning:
         console.out.print(f"[bold yellow]warning[/] {console.escaped(shown.warning)}")
 
@@ -142,13 +164,12 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
     )
 
 
-def _condition(client: HaClient, job: JobClient, snapshot: JobStatus) -> JobCondition:
+def _options(job: JobClient, snapshot: JobStatus) -> HaOptions | None:
     # The graph is in storage, which may be unavailable: the facts from ZooKeeper are shown anyway.
     try:
-        options = job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
+        return job.graph_of(snapshot.run.run).options if snapshot.run is not None else None
     except HaError:
-        options = None
-    return decide(snapshot, options, client.clock.now())
+        return None
 
 
 def _site_conf(graph: JobGraph, client: HaClient) -> tuple[str, list[str]] | None:

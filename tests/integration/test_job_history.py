@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
-from tests.support.clusters.shown_cluster import HOURS, ShownJob, now, write_cluster
+from tests.support.clusters.shown_cluster import HOURS, ShownJob, break_storage, now, write_cluster
 
 
 @pytest.fixture
@@ -311,3 +312,30 @@ def test_a_watch_shows_the_jobs_again_until_ctrl_c(
     assert (code, looks) == (0, [3.0, 3.0])
     assert out.splitlines()[0] == "no job is known in this cluster"
     assert "late" in out
+
+
+def test_the_command_shows_the_standby_drivers_of_a_job(spark_ha: Any, cluster: ClusterPaths) -> None:
+    _, shown, _ = spark_ha("job", "show", "sensor-01")
+    document = json.loads(spark_ha("job", "show", "sensor-01", "--json")[1])
+
+    assert re.search(r"standbys +1 of 2 ready", shown)
+    assert re.search(r"ready +worker-1 +5000 +session", shown)
+    assert [document["standbys"][name] for name in ("requested", "ready")] == [2, 1]
+    assert [each["level"] for each in document["standbys"]["drivers"]] == ["session", "connected"]
+    assert document["standbys"]["drivers"][1]["note"].startswith("no warm-up")
+
+
+def test_a_job_without_standby_drivers_reads_none(spark_ha: Any, cluster: ClusterPaths) -> None:
+    document = json.loads(spark_ha("job", "show", "orders", "--json")[1])
+
+    assert document["standbys"] == {"requested": 0, "ready": 0, "drivers": []}
+
+
+def test_standby_drivers_are_shown_although_storage_does_not_answer(
+    spark_ha: Any, cluster: ClusterPaths, config: HaConfig
+) -> None:
+    break_storage(config)
+
+    document = json.loads(spark_ha("job", "show", "sensor-01", "--json")[1])
+
+    assert [document["standbys"][name] for name in ("requested", "ready")] == [None, 1]

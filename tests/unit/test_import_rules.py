@@ -91,6 +91,7 @@ VIEWED = {
     "jobs.recovery.restart_policy",
     "jobs.run_history",
     "jobs.runs.run_store",
+    "jobs.runs.standbys",
     "jobs.runs.submissions",
     "jobs.runs.watchers",
     "jobs.status",

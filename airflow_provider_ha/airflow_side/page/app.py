@@ -44,7 +44,7 @@ from airflow_provider_ha.airflow_side.page.security import (
     check_protection,
     visible_jobs,
 )
-from airflow_provider_ha.api.documents.job import job_view
+from airflow_provider_ha.api.documents.job import job_view, standbys_view
 from airflow_provider_ha.api.documents.overview import (
     ATTENTION,
     DAY,
@@ -188,7 +188,9 @@ def job(  # noqa: PLR0917  # the parts of the address
     stored = _stored(clusters, cluster, known, axis)
     verdicts = verdicts_of(stored.plan.value)
     found = decide(known.snapshot, stored.options.value, known.now)
-    shown, checkpoints = job_view(known.snapshot, found, known.watching, known.moved), known.checkpoints.checkpoints
+    standbys = standbys_view(known.snapshot, stored.options.value, known.standbys)
+    shown = job_view(known.snapshot, found, known.watching, known.moved, standbys)
+    checkpoints = known.checkpoints.checkpoints
     marked = known.checkpoints.checkpoints[:SHOWN], known.savepoints.savepoints[:SHOWN]
     return render(
         request,

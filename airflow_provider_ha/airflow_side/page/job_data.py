@@ -37,6 +37,7 @@ from airflow_provider_ha.jobs.move.move_records import MoveRecord, read_moved
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.progress_history import KEPT, ProgressPoint, read_progress
 from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.verification.verification_records import (
@@ -265,6 +266,7 @@ class LiveJobData:
     """Data of a job in ZooKeeper.
 
     :param history: Newest :data:`SHOWN` epochs.
+    :param standbys: Living standby drivers.
     :param restarts: Submissions after the first of their run in the last 24 hours.
     """
 
@@ -275,6 +277,7 @@ class LiveJobData:
     history: HistoryView
     checkpoints: CheckpointListView
     savepoints: SavepointListView
+    standbys: tuple[Standby, ...]
     restarts: int
     now: datetime
 
@@ -326,6 +329,7 @@ def read_live_data(client: HaClient, snapshot: JobStatus) -> LiveJobData:
         history=history,
         checkpoints=checkpoint_list(job_id, job.checkpoints.list(), snapshot=snapshot, history=history),
         savepoints=savepoint_list(job_id, job.savepoints.list()),
+        standbys=job.standbys(snapshot),
         restarts=restarts_since(coordinator, client.paths, [job_id], client.clock.now() - DAY)[job_id],
         now=client.clock.now(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from airflow_provider_ha.jobs.drivers.driver_log import live_page, newest_log, p
 from airflow_provider_ha.jobs.model import JobState, QueryStatus, RunResult, StartKind
 from airflow_provider_ha.jobs.recovery.losses import attempts_of
 from airflow_provider_ha.jobs.recovery.restart_policy import decision_of, outage_of
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel
 from airflow_provider_ha.jobs.runs.submissions import Failure, FailureKind
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus, warning
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_ha.jobs.condition import JobCondition
     from airflow_provider_ha.jobs.model import Status
     from airflow_provider_ha.jobs.move.move_records import MoveRecord
+    from airflow_provider_ha.jobs.options.job_options import HaOptions
     from airflow_provider_ha.jobs.runs.run_store import RunView
     from airflow_provider_ha.jobs.runs.submissions import LastFailure
     from airflow_provider_ha.jobs.status import JobStatus
@@ -94,6 +97,47 @@ class LastFailureView(View):
         return Failure(query=self.query, batches=self.batches).position if self.batches is not None else ""
 
 
+class StandbyView(View):
+    """A living standby driver.
+
+    :param standby_id: Its id, which it keeps as the id of the submission that it becomes.
+    :param pid: Process id of its Python.
+    :param level: ``connected``: it waits without Spark. ``session``: it is ready, with a Spark session that
+        has executed batches.
+    :param since: When it reached the level.
+    :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
+    :param log: Location of its log on its host.
+    """
+
+    standby_id: str
+    host: str
+    pid: int
+    level: StandbyLevel
+    since: datetime
+    note: str
+    log: str
+
+
+class StandbysView(View):
+    """The standby drivers of a live run.
+
+    :param requested: Number that the run's options request; ``null`` when these cannot be read.
+    :param ready: Number of those that take the job over without a start of Spark.
+    :param drivers: The living ones.
+    """
+
+    requested: int | None = 0
+    ready: int = 0
+    drivers: tuple[StandbyView, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """How many are ready, for people; empty for a job without standby drivers."""
+        if not self.requested and not self.drivers:
+            return ""
+        return f"{self.ready} ready" if self.requested is None else f"{self.ready} of {self.requested} ready"
+
+
 class JobView(View):
     """One job.
 
@@ -128,6 +172,7 @@ class JobView(View):
     :param metrics: Where its driver serves its metrics to Prometheus, as ``host:port``; empty when nowhere.
     :param class_archive: ``used``, or why its last driver's JVM has loaded Spark's classes without an archive.
     :param first_commit_seconds: Time from the launch of that driver to its first commit; ``null`` before it.
+    :param standbys: Its standby drivers: processes that wait to take the job over.
     """
 
     job_id: str
@@ -159,6 +204,7 @@ class JobView(View):
     metrics: str
     class_archive: str
     first_commit_seconds: float | None
+    standbys: StandbysView
 
 
 class QuarantineReleaseView(View):
@@ -190,10 +236,28 @@ def unreadable_row(job_id: str, error: HaError) -> JobRow:
     return JobRow(job_id=job_id, state=UNREADABLE, error=str(error))
 
 
+def standbys_view(snapshot: JobStatus, options: HaOptions | None, living: Sequence[Standby]) -> StandbysView:
+    """Return the standby drivers of a job; none for a run that is over.
+
+    :param options: Of its newest run; ``None`` when they cannot be read.
+    """
+    if snapshot.run is None or snapshot.run.result is not None:
+        return StandbysView()
+    return StandbysView(
+        requested=options.standby_drivers if options is not None else None,
+        ready=sum(standby.is_ready for standby in living),
+        drivers=tuple(StandbyView.of(standby) for standby in living),
+    )
+
+
 def job_view(
-    snapshot: JobStatus, found: JobCondition, watching: WatchStatus, moved: MoveRecord | None = None
+    snapshot: JobStatus,
+    found: JobCondition,
+    watching: WatchStatus,
+    moved: MoveRecord | None = None,
+    standbys: StandbysView | None = None,
 ) -> JobView:
-    """Return one job, with its condition, the processes that watch it, and its new cluster after a move."""
+    """Return one job: its condition, processes that watch it, new cluster after a move, and standby drivers."""
     run, status, last = snapshot.run, snapshot.status, found.last
     place = newest_log(snapshot.job_id, run)
     message = (status.stalled or status.message) if status else ""
@@ -230,6 +294,7 @@ def job_view(
         metrics=status.metrics if status else "",
         class_archive=status.class_archive if status else "",
         first_commit_seconds=status.first_commit_seconds if status else None,
+        standbys=standbys or StandbysView(),
     )
 
 

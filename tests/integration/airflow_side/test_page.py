@@ -160,6 +160,16 @@ def test_a_jobs_page_shows_what_its_checkpoints_took_and_its_configuration(shown
     assert "<dt>retained_checkpoints</dt><dd>3</dd>" in shown
 
 
+def test_a_jobs_page_shows_its_standby_drivers(shown_page: Page) -> None:
+    shown, other = shown_page.get("/jobs/sensor-01").text, shown_page.get("/jobs/sensor-02").text
+
+    assert "<dt>Standby drivers</dt><dd>1 of 2 ready</dd>" in shown
+    assert re.search(r"worker-1 \(process 5000\), ready since [^:]*<time", shown)
+    assert "no warm-up" in shown
+    assert "sensor-01/waits/driver.log" in shown
+    assert "<dt>Standby drivers</dt>" not in other
+
+
 def test_a_job_that_fails_again_and_again_is_never_green(
     page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
 ) -> None:

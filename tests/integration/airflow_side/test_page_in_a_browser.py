@@ -56,6 +56,7 @@ PAGES = {
     "list": "",
     "job": "jobs/orders",
     "lost": "jobs/payments",
+    "standby drivers": "jobs/sensor-01",
     "error": "jobs/nothing",
     "action": "jobs/orders/actions/savepoint",
     "refused action": "jobs/clicks/actions/stop",

@@ -38,7 +38,9 @@ from airflow_provider_ha.jobs.model import (
     Status,
 )
 from airflow_provider_ha.jobs.observe import create_job
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.progress_history import ProgressHistory, ProgressPoint
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import (
     DriverHandle,
     Failure,
@@ -88,6 +90,7 @@ class ShownJob:
     checkpoint: int = 0
     odd: str = HOSTILE
     graph: Blob = field(default_factory=lambda: Blob(sha256="0" * 64, size=1))
+    options: HaOptions = field(default_factory=HaOptions)
 
     @property
     def paths(self) -> JobPaths:
@@ -98,7 +101,8 @@ class ShownJob:
         """Make a run with its first submission."""
         create_job(self.coordinator, self.paths)
         application = Artifact(name="app.py", blob=_blob(self.store, b"print('the application')"))
-        self.graph = _blob(self.store, JobGraph(job_id=self.job_id, name="job", application=application).to_bytes())
+        graph = JobGraph(job_id=self.job_id, name="job", application=application, options=self.options)
+        self.graph = _blob(self.store, graph.to_bytes())
         self.run, self.attempt = self.run + 1, 0
         run = Run(
             number=self.run,
@@ -128,6 +132,20 @@ class ShownJob:
         there = self.coordinator.find(self.paths.job_graph)
         node = Create(self.paths.job_graph, pointer) if there is None else SetData(self.paths.job_graph, pointer)
         self.coordinator.commit(Create(self.paths.submission(self.run, self.attempt), submission.to_bytes()), node)
+        return self
+
+    def stand_by(self, standby_id: str, at: datetime, note: str = "") -> ShownJob:
+        """Have a standby driver join the run: one without a note is ready."""
+        standby = Standby(
+            standby_id=standby_id,
+            level=StandbyLevel.CONNECTED if note else StandbyLevel.SESSION,
+            since=at,
+            host="worker-1",
+            pid=5000,
+            log=f"file://worker-1/var/log/spark-ha/{self.job_id}/{standby_id}/driver.log",
+            note=note,
+        )
+        assert StandbyStore(self.coordinator, self.paths, self.run).join(standby, self.options.standby_drivers)
         return self
 
     def lead(self, at: datetime, host: str = "worker-1") -> ShownJob:
@@ -419,7 +437,11 @@ def write_cluster(
     clicks.end(at - 3 * HOURS, JobState.FAILED, "the same error came 3 times at batch 310: KeyError: 'price'", mistake)
 
     for number in range(others):
-        healthy = job(f"sensor-{number:02d}").submit(at - 90 * HOURS).lead(at - 90 * HOURS, f"worker-{number % 3 + 1}")
+        healthy = job(f"sensor-{number:02d}")
+        healthy.options = HaOptions(standby_drivers=2 if number == 1 else 0)
+        healthy.submit(at - 90 * HOURS).lead(at - 90 * HOURS, f"worker-{number % 3 + 1}")
+        if number == 1:
+            healthy.stand_by("ready", at - 89 * HOURS).stand_by("waits", at - HOURS, note=f"no warm-up {odd}")
         healthy.status(at, message=odd if number == 0 else "", lag=number or None)
         healthy.take_checkpoint(at - timedelta(seconds=20 + number))
 
