@@ -311,7 +311,7 @@ def _rows_of_run(run: RunHistoryView) -> list[list[object]]:
     return [
         [
             run.run,
-            epoch.attempt,
+            f"{epoch.attempt}, promoted standby driver" if epoch.standby else epoch.attempt,
             epoch.epoch,
             epoch.host,
             epoch.pid,

@@ -93,6 +93,20 @@ def test_only_so_many_runs_are_read_as_are_asked_for(coordinator: Coordinator, c
     assert found.left_out == 1
 
 
+def test_an_attempt_that_was_a_standby_driver_says_so(spark_ha: Any, orders: ShownJob) -> None:
+    at = now()
+    orders.submit(at - HOURS).lead(at - HOURS).lose(at).submit_again(at, standby=True).lead(at)
+
+    _, shown, _ = spark_ha("job", "history", "orders")
+    document = json.loads(spark_ha("job", "history", "orders", "--json")[1])
+
+    assert re.findall(r"^1 +([12](?:, promoted standby driver)?) ", shown, re.MULTILINE) == [
+        "2, promoted standby driver",
+        "1",
+    ]
+    assert [epoch["standby"] for epoch in document["runs"][0]["epochs"]] == [True, False]
+
+
 def test_the_command_prints_it(spark_ha: Any, cluster: ClusterPaths) -> None:
     code, shown, _ = spark_ha("job", "history", "orders", "--runs", "1")
     document = json.loads(spark_ha("job", "history", "orders", "--json")[1])

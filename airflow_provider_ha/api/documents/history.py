@@ -196,6 +196,7 @@ class EpochView(View):
         for a driver that has not led.
     :param first_commit_seconds: Time from the launch of the driver to its first commit; ``null`` when it has made none,
         or this is not known.
+    :param standby: Whether the driver was a standby driver before it led: it did not start for this submission.
     """
 
     run: int
@@ -214,6 +215,7 @@ class EpochView(View):
     recovered_at: datetime | None
     class_archive: str = ""
     first_commit_seconds: float | None = None
+    standby: bool = False
 
 
 class RunHistoryView(View):
@@ -318,6 +320,7 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader:
         recovered_at=attempt.recovery.at if attempt.recovery is not None else None,
         class_archive=led.class_archive if led is not None else "",
         first_commit_seconds=attempt.first_commit_seconds,
+        standby=submission.standby,
     )
 
 

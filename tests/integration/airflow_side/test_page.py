@@ -170,6 +170,17 @@ def test_a_jobs_page_shows_its_standby_drivers(shown_page: Page) -> None:
     assert "<dt>Standby drivers</dt>" not in other
 
 
+def test_a_jobs_page_says_which_attempt_was_a_standby_driver(
+    page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    job, at = ShownJob(coordinator, open_store(config), cluster_paths, "flights"), now()
+    job.submit(at).lead(at).lose(at).submit_again(at, standby=True).lead(at)
+
+    shown = page.get("/jobs/flights").text
+
+    assert re.findall(r"400[12](, promoted standby driver)?</span>", shown) == [", promoted standby driver", ""]
+
+
 def test_a_job_that_fails_again_and_again_is_never_green(
     page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
 ) -> None:

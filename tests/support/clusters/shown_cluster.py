@@ -117,8 +117,11 @@ class ShownJob:
         )
         return self.submit_again(at)
 
-    def submit_again(self, at: datetime) -> ShownJob:
-        """Make the next submission of the run, and with it the pointer of the graph."""
+    def submit_again(self, at: datetime, *, standby: bool = False) -> ShownJob:
+        """Make the next submission of the run, and with it the pointer of the graph.
+
+        :param standby: Whether a standby driver becomes it.
+        """
         self.attempt += 1
         submission = Submission(
             attempt=self.attempt,
@@ -126,6 +129,7 @@ class ShownJob:
             requested_by="task orders.submit (worker-1, pid 410)",
             engine="local",
             lost_epoch=self.epoch if self.attempt > 1 else None,
+            standby=standby,
             created_at=at,
         )
         pointer = GraphPointer(graph=self.graph, run=self.run, attempt=self.attempt).to_bytes()
