@@ -1,10 +1,10 @@
-"""States and alerts of jobs, sent to Airflow's ``Stats`` on change.
+"""States, standby drivers and alerts of jobs, sent to Airflow's ``Stats`` on change.
 
 The triggers of a session share one :class:`JobStats`. It reads a job when a watched node of the job changes, and once a
 minute. An alert comes from the trigger of the cluster, which has reported its event.
 
-A change is sent with all its zeros. After that, the state and each alert are sent once a minute, for a receiver that
-was restarted. When the last trigger of a job has ended, the state is sent once more.
+A change is sent with all its zeros. After that, the state, the standby drivers and each alert are sent once a minute,
+for a receiver that was restarted. When the last trigger of a job has ended, the state is sent once more.
 
 Invariants: nothing here raises into a trigger or delays one. One thread reads and sends, in one turn at a time. If
 Airflow sends no metrics, nothing is read.
@@ -43,7 +43,7 @@ from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.fleet.notify.session import Nodes
 from airflow_provider_ha.jobs import metric_names
 from airflow_provider_ha.jobs.metric_names import Metric
-from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.jobs.model import JobState, StandbyCount, Status
 from airflow_provider_ha.jobs.observe import in_one_session, run_steps
 from airflow_provider_ha.jobs.runs.run_store import decode
 from airflow_provider_ha.jobs.status import JobStatus, RunDepth
@@ -153,6 +153,18 @@ class _LedJob:
     run: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What is sent of a job.
+
+    :param state: ``None`` for a deleted job.
+    :param standbys: Standby drivers, as the leader of the job counts them; ``None`` without a leader, or any request.
+    """
+
+    state: JobState | None = None
+    standbys: StandbyCount | None = None
+
+
 class JobStats:
     """Sender of one session. For the thread of its loop.
 
@@ -166,7 +178,7 @@ class JobStats:
         self._reports: set[ReportedJobs] = set()
         self._due: dict[str, float] = {}
         self._alerts: dict[Alert, float] = {}  # when each is sent again
-        self._sent: dict[str, tuple[JobState | None, float]] = {}  # this and the next one: for the executor's thread
+        self._sent: dict[str, tuple[_Figures, float]] = {}  # this and the next one: for the executor's thread
         self._led: dict[str, _LedJob] = {}
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spark-ha-hub-stats")
         self._turn: Future[None] | None = None
@@ -232,8 +244,8 @@ class JobStats:
                 self._set(sample)
             jobs = [*left, *due]
             for start in range(0, len(jobs), _AT_ONCE):
-                for job_id, state in self._read(session, jobs[start : start + _AT_ONCE]):
-                    self._set_state(job_id, state)
+                for job_id, figures in self._read(session, jobs[start : start + _AT_ONCE]):
+                    self._set_figures(job_id, figures)
         except HaError as error:
             _log.debug("the states of %d jobs are left out: %s", len(due), error)  # triggers report an outage
         except Exception:  # noqa: BLE001  # logged: the next turn has to come
@@ -244,22 +256,26 @@ class JobStats:
             self._sent.pop(job_id, None)
             self._led.pop(job_id, None)
 
-    def _set_state(self, job_id: str, state: JobState | None) -> None:
-        before, sent_at = self._sent.get(job_id, (None, float("-inf")))
-        is_same, now = state is before, time.monotonic()
+    def _set_figures(self, job_id: str, figures: _Figures) -> None:
+        before, sent_at = self._sent.get(job_id, (_Figures(), float("-inf")))
+        is_same, now, state = figures == before, time.monotonic(), figures.state
         if is_same and (state is None or now - sent_at < INTERVAL):
             return
-        self._sent[job_id] = state, now
+        self._sent[job_id] = figures, now
         for each in [state] if is_same and state is not None else list(JobState):
             self._set(Sample(metric_names.JOB_STATE, float(each is state), job_id, (each.value,)))
         self._set(Sample(metric_names.JOB_STALLED, float(state is JobState.STALLED), job_id))
+        if figures.standbys is not None or before.standbys is not None:
+            standbys = figures.standbys or StandbyCount(requested=0)  # its last leader has gone
+            self._set(Sample(metric_names.STANDBYS_READY, standbys.ready, job_id))
+            self._set(Sample(metric_names.STANDBYS_REQUESTED, standbys.requested, job_id))
 
     def _set(self, sample: Sample) -> None:
         name, tags = stat_of(sample, self._cluster.cluster_id, self._carrier)
         gauge(name, sample.value, tags)
 
-    def _read(self, session: Session, job_ids: Sequence[str]) -> Iterator[tuple[str, JobState | None]]:
-        """Yield the states of the readable jobs; ``None`` for a deleted job.
+    def _read(self, session: Session, job_ids: Sequence[str]) -> Iterator[tuple[str, _Figures]]:
+        """Yield the figures of the readable jobs.
 
         :raises NotConnectedError: They could not be read.
         """
@@ -278,7 +294,10 @@ class JobStats:
             if job is not None and job.newest is not None and job.is_led and leader is not None:
                 kept = replace(job, graph=None, status=None)
                 self._led[paths.job_id] = _LedJob(kept, leader.modified_zxid, job.newest.number)
-            yield paths.job_id, None if job is None or job.newest is None else job.state
+            if job is None or job.newest is None:
+                yield paths.job_id, _Figures()
+            else:
+                yield paths.job_id, _Figures(job.state, job.of_leader.standbys if job.of_leader is not None else None)
 
 
 def _of_alert(alert: Alert, value: float) -> Sample:

@@ -105,6 +105,7 @@ def start_metrics(
             led_at=granted[0].at if granted is not None else clock.now(),
             state=lambda: writer.state,
             lease_left=led.leadership.least_lease_left,
+            standbys=lambda: writer.standbys,
             losses=lambda: writer.losses,
             triggers=registry.triggers,
             checkpoints=figures,

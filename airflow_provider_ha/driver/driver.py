@@ -103,6 +103,7 @@ class Driver:
             run=self._led.run.number,
             clock=self._clock,
             application=RunningApplication(),
+            standby_drivers=self._led.graph.options.standby_drivers,
         )
         self._require_file_system(writer)
         try:

@@ -1,4 +1,4 @@
-"""Figures of a driver's triggers and checkpoints, for its metrics and its status.
+"""Figures of a driver's triggers, checkpoints and standby drivers, for its metrics and its status.
 
 Invariant: a figure that is missing, or has an unknown form, is ``None`` or 0. The content of a progress is never an
 error: its figures are displayed and decide nothing.
@@ -7,6 +7,7 @@ error: its figures are displayed and decide nothing.
 from __future__ import annotations
 
 import json
+import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_provider_ha.checkpoints.model import Checkpoint
+from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.model import StandbyCount
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,45 @@ class CheckpointFigures:
             with self._lock:
                 self._failures += 1
             raise
+
+
+STANDBY_SECONDS = 5.0  # between two counts of the standby drivers
+
+
+class StandbyFigures:
+    """Count of the run's standby drivers by its leader. One thread counts; any thread reads.
+
+    :param requested: Number that the job requests: without any, nothing is read.
+    :ivar count: The last count, which stays while ZooKeeper does not answer.
+    """
+
+    def __init__(self, store: StandbyStore, requested: int, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._counted_at = float("-inf")
+        self.count = StandbyCount(requested=requested) if requested else None
+
+    def update(self) -> None:
+        """Count them if the last count is old."""
+        before, now = self.count, self._clock.lease_time()
+        if before is None or now - self._counted_at < STANDBY_SECONDS:
+            return
+        self._counted_at = now
+        try:
+            living = self._store.living()
+        except HaError as error:
+            log.debug("the standby drivers are not counted: %s", error)
+            return
+        ready = sum(standby.is_ready for standby in living)
+        if ready >= before.requested:
+            self.count = StandbyCount(requested=before.requested, ready=ready)
+            return
+        self.count = StandbyCount(
+            requested=before.requested,
+            ready=ready,
+            note=next((standby.note for standby in living if standby.note and not standby.is_ready), ""),
+            missing_since=before.missing_since or self._clock.now(),
+        )
 
 
 _EXECUTION = "addBatch"  # the phase that only a trigger with a batch has

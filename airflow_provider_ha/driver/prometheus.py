@@ -22,7 +22,7 @@ from airflow_provider_ha.driver.figures import CheckpointFigures, QueryTrigger, 
 from airflow_provider_ha.jobs import metric_names
 from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED
 from airflow_provider_ha.jobs.metric_names import Metric, MetricKind
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, StandbyCount
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes, restarts_since
 from airflow_provider_ha.jobs.recovery.restart_policy import attempts_used
@@ -67,6 +67,7 @@ class MetricSources:
     """The sources of a driver's metrics.
 
     :param state: Returns the state of the job.
+    :param standbys: Returns the last count of the standby drivers; ``None`` for a job that requests none.
     :param losses: Returns how often the run has continued without its missing input.
     :param lease_left: Returns the lowest remaining seconds of the lease in recent time; ``None`` once it is given up.
     :param run: The run as it was read when this driver began to lead.
@@ -82,6 +83,7 @@ class MetricSources:
     led_at: datetime
     state: Callable[[], JobState]
     lease_left: Callable[[], float | None]
+    standbys: Callable[[], StandbyCount | None]
     losses: Callable[[], int]
     triggers: ReportedTriggers
     checkpoints: CheckpointFigures
@@ -131,7 +133,7 @@ class DriverMetrics(Collector):
 
     def _values(self) -> Mapping[Metric, Values]:
         observed, now = self._observed, self._observed.clock.now()
-        state, left = observed.state(), observed.lease_left()
+        state, left, standbys = observed.state(), observed.lease_left(), observed.standbys()
         return {
             metric_names.JOB_STATE: [((each.value,), float(each is state)) for each in JobState],
             metric_names.JOB_STALLED: [((), float(state is JobState.STALLED))],
@@ -139,6 +141,8 @@ class DriverMetrics(Collector):
             metric_names.LEADER_SINCE: [((), observed.led_at.timestamp())],
             metric_names.ACCEPTED_LOSSES: [((), observed.losses())],
             metric_names.LEASE_MARGIN: [((), left)] if left is not None else [],
+            metric_names.STANDBYS_READY: [((), standbys.ready)] if standbys is not None else [],
+            metric_names.STANDBYS_REQUESTED: [((), standbys.requested)] if standbys is not None else [],
             **self._of_checkpoints(now),
             **self._of_batches(now),
             **self._of_recovery(now),

@@ -146,6 +146,20 @@ CLASS_ARCHIVE = Metric(
 FIRST_COMMIT = Metric(
     "spark_ha_first_commit_seconds", _G, "seconds", "Time from the launch of the driver to its first commit"
 )
+STANDBYS_READY = Metric(
+    "spark_ha_standby_drivers_ready",
+    _G,
+    "",
+    "Standby drivers that take the job over without a start of Spark; of a job that requests any",
+    emitters=_BOTH,
+)
+STANDBYS_REQUESTED = Metric(
+    "spark_ha_standby_drivers_requested",
+    _G,
+    "",
+    "Number of standby drivers that the options of the job request, standby_drivers",
+    emitters=_BOTH,
+)
 JOB_ALERT = Metric(
     "spark_ha_job_alert",
     _G,
@@ -194,6 +208,8 @@ METRICS: tuple[Metric, ...] = (
     RECOVERY,
     CLASS_ARCHIVE,
     FIRST_COMMIT,
+    STANDBYS_READY,
+    STANDBYS_REQUESTED,
     JOB_ALERT,
     NOT_INSPECTED,
     ACCEPTED_LOSSES,

@@ -285,6 +285,26 @@ class QueryStatus(Model):
     committed_at: datetime | None = None
 
 
+class StandbyCount(Model):
+    """Standby drivers of a run, as its leader counts them every few seconds.
+
+    :param requested: Number that the options of the job request.
+    :param ready: Number of those that take the job over without a start of Spark.
+    :param note: What keeps one of the others from being ready; empty while none is missing.
+    :param missing_since: Since when this leader has seen fewer than requested; ``None`` while none is missing.
+    """
+
+    requested: int
+    ready: int = 0
+    note: str = ""
+    missing_since: datetime | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The number of ready ones, and the reason against more, for people."""
+        return f"{self.ready} of {self.requested} standby drivers ready{self.note and f': {self.note}'}"
+
+
 class Status(Record):
     """``status``: state of the job, written by its leader when it changes.
 
@@ -299,6 +319,7 @@ class Status(Record):
     :param loss: Missing input that the run has continued without, by consent; ``None`` without any.
     :param class_archive: ``used``, or why the JVM of its driver has loaded its classes without an archive.
     :param first_commit_seconds: Time from the launch of its driver to its first commit; ``None`` before it.
+    :param standbys: Its standby drivers; ``None`` for a job that requests none, and after the end of its run.
     """
 
     kind: ClassVar[str] = "status"
@@ -318,6 +339,7 @@ class Status(Record):
     loss: AcceptedLoss | None = None
     class_archive: str = ""
     first_commit_seconds: float | None = None
+    standbys: StandbyCount | None = None
     at: datetime
 
     @property

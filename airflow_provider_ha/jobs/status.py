@@ -215,14 +215,21 @@ class JobStatus(Generic[DepthT_co]):
         return self.leader.host if self.leader is not None else ""
 
     @property
+    def of_leader(self: JobStatus[RunDepth]) -> Status | None:
+        """Status that the present leader has written; ``None`` without one."""
+        if self.leader is None or self.status is None or self.status.epoch != self.leader.epoch:
+            return None
+        return self.status
+
+    @property
     def lag(self: JobStatus[RunDepth]) -> int | None:
         """Unread rows in the sources of a led job; at most a minute old.
 
         ``None`` without a leader's status, or without a query that reports its lag.
         """
-        if self.leader is None or self.status is None or self.status.epoch != self.leader.epoch:
+        if (status := self.of_leader) is None:
             return None
-        reported = [query.lag for query in self.status.queries.values() if query.lag is not None]
+        reported = [query.lag for query in status.queries.values() if query.lag is not None]
         return sum(reported) if reported else None
 
     @property

@@ -15,14 +15,15 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
-from airflow_provider_ha.driver.figures import QueryTrigger
+from airflow_provider_ha.driver.figures import STANDBY_SECONDS, QueryTrigger
 from airflow_provider_ha.driver.members.run_writer import FIGURES_SECONDS, JobWriter
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import GraphPointer
-from airflow_provider_ha.jobs.model import AcceptedLoss, JobState, QueryStatus, Status
+from airflow_provider_ha.jobs.model import AcceptedLoss, JobState, QueryStatus, StandbyCount, Status
 from airflow_provider_ha.jobs.runs.journal import JobJournal
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import BLOB, lead, submit
@@ -48,10 +49,15 @@ def registry(clock: VirtualClock, tmp_path: Path) -> QueryRegistry:
 
 
 @pytest.fixture
-def writer(
-    config: HaConfig, coordinator: Coordinator, paths: JobPaths, registry: QueryRegistry, clock: VirtualClock
+def writer(  # noqa: PLR0917  # fixtures
+    request: pytest.FixtureRequest,
+    config: HaConfig,
+    coordinator: Coordinator,
+    paths: JobPaths,
+    registry: QueryRegistry,
+    clock: VirtualClock,
 ) -> JobWriter:
-    """What the leader of run 1 writes with; it has written that the job is RUNNING."""
+    """What the leader of run 1 writes with; it has written that the job is RUNNING. A parameter requests standbys."""
     submit(coordinator, paths)
     coordinator.commit(Create(paths.job_graph, GraphPointer(graph=BLOB, run=1).to_bytes()))
     store = open_store(config)
@@ -64,6 +70,7 @@ def writer(
         registry=registry,
         run=1,
         clock=clock,
+        standby_drivers=getattr(request, "param", 0),
     )
     writing.set_state(JobState.RUNNING)
     writing.publish_status(None)
@@ -211,3 +218,65 @@ def test_input_that_is_gone_counts_once_for_each_loss_and_is_told_until_the_run_
     assert last is not None
     assert (last.queries, last.reason) == ({"a": 7}, "without {'a': 7}")
     assert writer.losses == 2
+
+
+def stand_by(coordinator: Coordinator, paths: JobPaths, standby_id: str, note: str = "") -> None:
+    level = StandbyLevel.CONNECTED if note else StandbyLevel.SESSION
+    standby = Standby(standby_id=standby_id, level=level, since=AT, host="h", pid=1, note=note)
+    assert StandbyStore(coordinator, paths, 1).join(standby, 2)
+
+
+@pytest.mark.parametrize("writer", [2], indirect=True)
+def test_the_status_has_the_number_of_ready_standby_drivers_within_seconds(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, clock: VirtualClock
+) -> None:
+    def counted() -> StandbyCount | None:
+        clock.milliseconds += to_milliseconds(STANDBY_SECONDS)
+        writer.publish_status(None)
+        return Status.from_bytes(coordinator.get(paths.status).data, source="").standbys
+
+    begin = clock.now()
+    none = counted()
+    stand_by(coordinator, paths, "a", note="the warm-up failed")
+    waiting = counted()
+    stand_by(coordinator, paths, "b")
+    one, before = counted(), writes(coordinator, paths)
+    counted()
+
+    assert none == StandbyCount(requested=2, missing_since=begin)
+    assert waiting == StandbyCount(requested=2, note="the warm-up failed", missing_since=begin)
+    assert one == StandbyCount(requested=2, ready=1, note="the warm-up failed", missing_since=begin)
+    assert writes(coordinator, paths) == before, "an unchanged number is not written again"
+
+
+@pytest.mark.parametrize("writer", [2], indirect=True)
+def test_a_status_without_a_missing_standby_driver_says_none_is_missing(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, clock: VirtualClock
+) -> None:
+    stand_by(coordinator, paths, "a")
+    stand_by(coordinator, paths, "b")
+    clock.milliseconds += to_milliseconds(STANDBY_SECONDS)
+
+    writer.publish_status(None)
+
+    assert writer.standbys == StandbyCount(requested=2, ready=2)
+
+
+def test_a_job_that_requests_no_standby_driver_looks_for_none(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, clock: VirtualClock
+) -> None:
+    stand_by(coordinator, paths, "a")
+    clock.milliseconds += to_milliseconds(STANDBY_SECONDS)
+
+    writer.publish_status(None)
+
+    assert Status.from_bytes(coordinator.get(paths.status).data, source="").standbys is None
+
+
+@pytest.mark.parametrize("writer", [2], indirect=True)
+def test_the_last_status_of_a_run_counts_no_standby_drivers(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter
+) -> None:
+    writer.end(JobState.FINISHED)
+
+    assert Status.from_bytes(coordinator.get(paths.status).data, source="").standbys is None

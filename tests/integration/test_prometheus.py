@@ -64,6 +64,7 @@ FIRES = [
     ("SparkHaNotInspected", {NOT_INSPECTED: "1x60"}),
     ("SparkHaInputLost", told(accepted_losses_total="0x10 1x50")),
     ("SparkHaInputLost", alerted("input_lost", "1x60")),
+    ("SparkHaStandbyMissing", told(standby_drivers_ready="1x60", standby_drivers_requested="2x60")),
     ("SparkHaJobAlert", alerted("quarantined", "1x60")),
 ]
 QUIET = [
@@ -92,6 +93,8 @@ QUIET = [
     ("SparkHaLeaseShort", told(lease_margin_seconds="5x60")),
     ("SparkHaNotInspected", {NOT_INSPECTED: "1x50 0x10"}),
     ("SparkHaInputLost", told(accepted_losses_total="1x60")),
+    ("SparkHaStandbyMissing", told(standby_drivers_ready="2x60", standby_drivers_requested="2x60")),
+    ("SparkHaStandbyMissing", told(standby_drivers_ready="0x60", standby_drivers_requested="0x60")),  # not led
     ("SparkHaJobAlert", alerted("quarantined", "1x50 0x10")),
     ("SparkHaJobAlert", alerted("no_leader", "1x60")),  # SparkHaLeaderLost reports it
 ]

@@ -22,6 +22,7 @@ from airflow_provider_ha.coordination.leadership import Leadership
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
+from airflow_provider_ha.driver.figures import StandbyFigures
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.errors import LeadershipLostError, NodeExistsError, NotConnectedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
@@ -33,11 +34,13 @@ from airflow_provider_ha.jobs.model import (
     QueryStatus,
     RunEnd,
     RunResult,
+    StandbyCount,
     Status,
 )
 from airflow_provider_ha.jobs.operations.operations import ending_ops
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.redaction import public
 
@@ -141,6 +144,7 @@ class JobWriter:
 
     :param journal: Receives the working directory and the result before ZooKeeper does (``jobs.journal``).
     :param application: Returns the script's current Spark application.
+    :param standby_drivers: Number of standby drivers that the job requests.
     :ivar failed_checkpoints: Returns the number of checkpoints that could not be taken.
     :ivar first_commit_seconds: Returns the time from the launch of the driver to its first commit; ``None`` before it.
     :ivar class_archive: How the JVM has loaded its classes (``Status``).
@@ -158,6 +162,7 @@ class JobWriter:
         run: int,
         clock: Clock,
         application: Callable[[], SparkApplication] = SparkApplication,
+        standby_drivers: int = 0,
     ) -> None:
         self._coordinator = coordinator
         self._paths = paths
@@ -169,6 +174,7 @@ class JobWriter:
         self._run = run
         self._clock = clock
         self._application = application
+        self._standbys = StandbyFigures(StandbyStore(coordinator, paths, run), standby_drivers, clock)
         self._lock = threading.RLock()
         self._state = JobState.STARTING
         self._message = ""
@@ -231,6 +237,11 @@ class JobWriter:
         """Number of times that the run has continued without its missing input, by consent."""
         return self._loss.count if self._loss is not None else 0
 
+    @property
+    def standbys(self) -> StandbyCount | None:
+        """The run's standby drivers at the last count; ``None`` for a job that requests none. Never waits."""
+        return self._standbys.count
+
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. States noted after the end are ignored."""
         with self._lock:
@@ -259,11 +270,12 @@ class JobWriter:
             self.set_state(self._state, message)
 
     def publish_status(self, checkpoint: int | None) -> None:
-        """Write the status when it has changed: state, message, checkpoint, application, resting queries.
+        """Write the status when it has changed: state, message, checkpoint, application, resting queries, standbys.
 
         New figures of batches alone are written only when the status is a minute old. An idle job writes nothing.
         """
         with self._lock:
+            self._standbys.update()
             now = self._facts(checkpoint)
             batches = self._registry.triggers.batches()
             if not self._ended and (now != self._written or self._figures_are_due(batches)):
@@ -275,7 +287,7 @@ class JobWriter:
         resting = tuple(query.name for query in self._registry.resting)
         failed = self.failed_checkpoints() > 0  # the message reports each; the figure follows within a minute
         said = (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
-        return (*said, failed, self.first_commit_seconds())
+        return (*said, failed, self.first_commit_seconds(), self._standbys.count)
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
         return batches != self._shown and self._clock.lease_time() - self._written_at >= FIGURES_SECONDS
@@ -353,6 +365,7 @@ class JobWriter:
             loss=self._loss,
             class_archive=self.class_archive,
             first_commit_seconds=self.first_commit_seconds(),
+            standbys=None if self._state.terminal else self._standbys.count,
             at=self._clock.now(),
         )
 

@@ -21,7 +21,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Reads, SetData
 from airflow_provider_ha.jobs.metric_names import METRICS, Emitter
-from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.jobs.model import JobState, StandbyCount, Status
 from airflow_provider_ha.jobs.runs.watchers import ClusterLeaderInfo
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.triggers import _hub as hub
@@ -76,11 +76,17 @@ def job(config: HaConfig, coordinator: KazooCoordinator, cluster_paths: Any) -> 
     return shown
 
 
-def write_status(job: ShownJob, *, stalled: str = "") -> None:
-    status = Status(state=JobState.RUNNING, run=job.run, epoch=job.epoch, stalled=stalled, at=now())
+def write_status(job: ShownJob, *, stalled: str = "", standbys: StandbyCount | None = None) -> None:
+    status = Status(state=JobState.RUNNING, run=job.run, epoch=job.epoch, stalled=stalled, standbys=standbys, at=now())
     if job.coordinator.find(job.paths.status) is None:
         job.status(now())
     job.coordinator.commit(SetData(job.paths.status, status.to_bytes()))
+
+
+def another_job(job: ShownJob) -> None:
+    """Write another job of the cluster, which is led and requests a standby driver."""
+    other = ShownJob(job.coordinator, job.store, job.cluster, "orders").submit(now()).lead(now())
+    write_status(other, standbys=StandbyCount(requested=1))
 
 
 def follower(job: ShownJob) -> SparkHaJobTrigger:
@@ -160,6 +166,7 @@ def test_every_metric_of_airflow_arrives_and_no_other(receiver: Received, job: S
         ours = {name for name in receiver.names() if name.startswith("airflow.spark_ha.")}
         return {".".join(name.split(".")[1:3]) for name in ours}
 
+    another_job(job)
     job.lose(now())
     watched(watcher(), until_true=lambda: listed_names() >= LISTED, what="every metric")
 
@@ -190,6 +197,7 @@ def test_labels_are_tags_that_airflow_keeps_by_default(
 def test_the_real_statsd_exporter_serves_the_names_and_labels_of_our_mappings(job: ShownJob, config: HaConfig) -> None:
     told = {metric.name: set(metric.label_names) for metric in METRICS if Emitter.AIRFLOW in metric.emitters}
     common = {"cluster": config.cluster_id, "job_id": "flights"}
+    another_job(job)
     job.lose(now())
 
     with statsd_exporter(MONITORING) as exporter, sent_to("statsd", exporter):
@@ -226,6 +234,24 @@ def test_a_led_job_costs_one_read_until_its_state_changes(job: ShownJob, gauges:
     polled = {job.paths.leader, job.paths.run_result(1)}  # once a minute, by the session
     assert read - polled == {job.paths.status}
     assert gauges.values("job_stalled")[-1] == 1.0
+
+
+def test_the_standby_drivers_of_a_job_are_reported_until_its_leader_is_lost(job: ShownJob, gauges: Gauges) -> None:
+    def sent() -> list[tuple[float, float]]:
+        ready, requested = (gauges.values(f"standby_drivers_{each}") for each in ("ready", "requested"))
+        return list(dict.fromkeys(zip(ready, requested, strict=False)))
+
+    async def watch() -> None:
+        waiting = asyncio.ensure_future(consumed(SparkHaClusterTrigger()))
+        await until(lambda: gauges.state() == "RUNNING", "the first report")
+        assert sent() == []
+        write_status(job, standbys=StandbyCount(requested=2, ready=1))
+        await until(lambda: sent() == [(1.0, 2.0)], "the numbers")
+        job.lose(now())
+        await until(lambda: sent() == [(1.0, 2.0), (0.0, 0.0)], "the loss")
+        await cancelled(waiting)
+
+    asyncio.run(watch())
 
 
 @pytest.mark.usefixtures("once_a_minute")

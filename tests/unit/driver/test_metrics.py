@@ -22,7 +22,7 @@ from airflow_provider_ha.driver.figures import (
 from airflow_provider_ha.driver.prometheus import DriverMetrics, MetricSources, serve
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, StandbyCount
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
@@ -43,6 +43,7 @@ class Stage:
         self.checkpoints = CheckpointFigures()
         self.state = JobState.RUNNING
         self.lease_left: float | None = 7.5
+        self.standbys: StandbyCount | None = StandbyCount(requested=2, ready=1)
         now = self.clock.now()
         self.killed = SubmissionView(
             submission=a_submission(1).model_copy(update={"created_at": now - timedelta(hours=1)}),
@@ -58,6 +59,7 @@ class Stage:
                 led_at=now - timedelta(seconds=5),
                 state=lambda: self.state,
                 lease_left=lambda: self.lease_left,
+                standbys=lambda: self.standbys,
                 losses=lambda: 2,
                 triggers=self.triggers,
                 checkpoints=self.checkpoints,
@@ -335,3 +337,15 @@ def test_a_rate_that_is_no_number_is_nothing(infinite: Any) -> None:
 )
 def test_what_is_no_progress_is_no_trigger(text: str) -> None:
     assert read_trigger(text) is None
+
+
+def test_a_job_has_samples_of_its_standby_drivers_if_it_requests_any(stage: Stage) -> None:
+    place = stage.served()
+
+    samples = scrape(place)
+    stage.standbys = None
+    without = scrape(place)
+
+    assert value(samples, "spark_ha_standby_drivers_ready") == 1.0
+    assert value(samples, "spark_ha_standby_drivers_requested") == 2.0
+    assert not [name for name, _ in without if name.startswith("spark_ha_standby")]
