@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ha.api.documents.events import CheckpointEvent, LeaderEvent, StateEvent, WaitFailedEvent
+from airflow_provider_ha.api.documents.events import (
+    CheckpointEvent,
+    ErrorEvent,
+    LeaderEvent,
+    StateEvent,
+    WaitFailedEvent,
+)
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import UnknownJobError
 from airflow_provider_ha.fleet.notify.session import Nodes
@@ -143,31 +149,48 @@ class SparkHaLeaderTrigger(LiveFactTrigger):
 
     :param min_epoch: Lowest epoch that passes.
     :param min_run: Lowest run that passes.
+    :param standby: Whether its run needs a ready standby driver too.
     """
 
-    def __init__(self, *, min_epoch: int = 1, min_run: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *, min_epoch: int = 1, min_run: int = 1, standby: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.min_epoch = min_epoch
         self.min_run = min_run
+        self.standby = standby
 
     def kwargs(self) -> dict[str, Any]:
         """Return the keyword arguments, as plain JSON."""
-        return super().kwargs() | {"min_epoch": self.min_epoch, "min_run": self.min_run}
+        return super().kwargs() | {
+            "min_epoch": self.min_epoch,
+            "min_run": self.min_run,
+            "standby": self.standby,
+        }
 
     def nodes(self, paths: JobPaths) -> Sequence[str]:
-        """Return the leader node."""
-        return (paths.leader,)
+        """Return the leader node, and the status if it has to count a standby driver."""
+        return (paths.leader, paths.status) if self.standby else (paths.leader,)
 
     def passed(self, snapshot: JobStatus) -> Event | None:
         """Return the event once the newest run has a leader with a high enough epoch."""
-        return leader_event(snapshot, min_epoch=self.min_epoch, min_run=self.min_run)
+        return leader_event(snapshot, min_epoch=self.min_epoch, min_run=self.min_run, standby=self.standby)
 
 
-def leader_event(snapshot: JobStatus, *, min_epoch: int, min_run: int) -> Event | None:
-    """Return the event if a snapshot shows the awaited leader."""
+def leader_event(snapshot: JobStatus, *, min_epoch: int, min_run: int, standby: bool = False) -> Event | None:
+    """Return the event if a snapshot shows the awaited leader, or a leader that never has the awaited standby driver.
+
+    :param standby: Whether the leader has to count a ready standby driver.
+    """
     leader = snapshot.leader
     if leader is None or not leads(snapshot) or leader.epoch < min_epoch or leader.run < min_run:
         return None
+    if standby:
+        if (status := snapshot.of_leader) is None:
+            return None
+        if status.standbys is None:
+            reason = f"run {leader.run} of job {snapshot.job_id!r} requests no standby driver: set standby_drivers"
+            return ErrorEvent(reason=reason).to_json()
+        if not status.standbys.ready:
+            return None
     return LeaderEvent(
         job_id=snapshot.job_id,
         run=leader.run,

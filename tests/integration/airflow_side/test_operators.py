@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,10 +11,10 @@ import pytest
 
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.coordination.coordinator import Coordinator, Create
+from airflow_provider_ha.coordination.coordinator import Coordinator, Create, SetData
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.znode_records import counter_op
-from airflow_provider_ha.jobs.model import OperationKind, OperationState
+from airflow_provider_ha.jobs.model import OperationKind, OperationState, StandbyCount
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.runs.watchers import release
@@ -31,6 +32,7 @@ from tests.support.airflow_exceptions import AirflowException, AirflowFailExcept
 from tests.support.clusters import submit_helpers as helpers
 from tests.support.clusters.airflow_helpers import context
 from tests.support.clusters.jobs_helpers import a_status, lead, submit
+from tests.support.clusters.trigger_helpers import first_event
 
 
 pytestmark = pytest.mark.usefixtures("airflow_connection", "opened")
@@ -285,6 +287,26 @@ def test_a_sensor_waits_for_a_job_that_is_not_there_yet(
             result, _ = task.result(timeout=30)
 
     assert (result["run"], result["epoch"]) == (1, 1)
+
+
+def test_a_sensor_for_a_standby_driver_waits_until_the_leader_counts_a_ready_one(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    def count(ready: int) -> None:
+        status = a_status().model_copy(update={"standbys": StandbyCount(requested=1, ready=ready)})
+        create = coordinator.find(paths.status) is None
+        coordinator.commit((Create if create else SetData)(paths.status, status.to_bytes()))
+
+    submit(coordinator, paths)
+    sensor = SparkHaLeaderSensor(task_id="task", job_id="flights", standby=True, poll_interval=60)
+    with lead(coordinator, paths, config), ThreadPoolExecutor(1) as pool:
+        count(0)
+        deferred = deferral(sensor, context())
+        waiting = pool.submit(asyncio.run, first_event(deferred.trigger))
+        count(1)
+        event = waiting.result(timeout=30)
+
+    assert (event["status"], event["epoch"]) == ("success", 1)
 
 
 def test_a_sensor_does_not_defer_for_what_is_there_already(

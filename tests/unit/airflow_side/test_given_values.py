@@ -79,6 +79,7 @@ WRONG: dict[str, Any] = {
     "min_epoch": "first",
     "min_run": "first",
     "run": "newest",
+    "standby": "maybe",
     "retain": "all",
     "force": "maybe",
     "savepoint": "maybe",

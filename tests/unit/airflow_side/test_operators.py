@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.checkpoints.plan_model import Verdict
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
-from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, OutputMode
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind, OperationState, OutputMode, StandbyCount
 from airflow_provider_ha.jobs.options.declaration import read
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
@@ -319,6 +320,30 @@ def test_a_leader_passes_only_while_it_leads_the_newest_live_run() -> None:
     assert leader_event(snapshot(), min_epoch=1, min_run=1) is None
     lingering = snapshot(leader=a_leader(), run=view(result=JobState.FINISHED))
     assert leader_event(lingering, min_epoch=1, min_run=1) is None
+
+
+@pytest.mark.parametrize(
+    ("standbys", "epoch", "passes"),
+    [
+        (StandbyCount(requested=2, ready=1), 1, "success"),
+        (StandbyCount(requested=1), 1, None),
+        (StandbyCount(requested=1, ready=1), 0, None),  # a former leader has counted it
+        (None, 1, "error"),  # none is requested
+    ],
+)
+def test_a_leader_with_a_standby_driver_passes_once_it_has_counted_a_ready_one(
+    standbys: StandbyCount | None, epoch: int, passes: str | None
+) -> None:
+    status = a_status(epoch=epoch).model_copy(update={"standbys": standbys})
+    led = replace(LED, status=status)
+
+    assert status_of(leader_event(led, min_epoch=1, min_run=1)) == "success"
+    assert status_of(leader_event(led, min_epoch=1, min_run=1, standby=True)) == passes
+    assert leader_event(led, min_epoch=2, min_run=1, standby=True) is None
+
+
+def test_a_leader_that_has_not_counted_yet_does_not_pass_with_a_standby_driver() -> None:
+    assert leader_event(replace(LED, status=None), min_epoch=1, min_run=1, standby=True) is None
 
 
 def test_a_checkpoint_passes_only_with_a_higher_number_and_a_live_leader() -> None:
