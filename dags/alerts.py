@@ -33,6 +33,7 @@ EVENTS = [
     "checkpoint_old",
     "stalled",
     "input_lost",
+    "standby_missing",
     "drill_failed",
     "recovery_point_exceeded",
     "recovery_time_exceeded",

@@ -68,6 +68,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "continues without lost input",
         "Its rows are lost. `spark-ha job logs {job}` shows which; compare the output with the source.",
     ),
+    "standby_missing": (
+        "has fewer standby drivers than it requests",
+        "A loss of its driver takes longer to recover. `spark-ha job show {job}` names the log of each standby driver.",
+    ),
     "drill_failed": (
         "failed its restore drill",
         "A restore after a disaster may fail: `spark-ha drill list {job}`, then take a savepoint and drill it.",

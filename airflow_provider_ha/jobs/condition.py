@@ -165,7 +165,7 @@ def decide(
     return JobCondition(
         state=state,
         needs_person=state in _FOR_A_PERSON or (last is not None and last.loops),
-        problem=_problem(status, last),
+        problem=_problem(status, last, now),
         action=row.action,
         reason=row.reason.format(job=status),
         next_step=row.next_step.format(job=status),
@@ -175,7 +175,7 @@ def decide(
     )
 
 
-def _problem(status: JobStatus[RunDepth], last: LastFailure | None) -> str:
+def _problem(status: JobStatus[RunDepth], last: LastFailure | None, now: datetime) -> str:
     run = status.run
     if status.quarantined or status.broken or run is None:
         return f"in quarantine: {status.trouble}" if status.quarantined else status.trouble
@@ -188,4 +188,6 @@ def _problem(status: JobStatus[RunDepth], last: LastFailure | None) -> str:
     refusal = status.refusal if status.state is JobState.STARTING else ""
     failed = last is not None and (last.loops or (last.in_a_row and status.state is not JobState.RUNNING))
     parts = (refusal, last.sentence, outage_of(run)) if last is not None and failed else (refusal,)
-    return ". ".join(filter(None, parts))
+    leading = status.of_leader
+    standbys = leading.standbys.problem(now) if leading is not None and leading.standbys is not None else ""
+    return ". ".join(filter(None, (*parts, standbys)))

@@ -285,6 +285,9 @@ class QueryStatus(Model):
     committed_at: datetime | None = None
 
 
+STANDBY_PATIENCE = 300.0  # seconds: a standby driver starts within a minute, on a busy host within a few
+
+
 class StandbyCount(Model):
     """Standby drivers of a run, as its leader counts them every few seconds.
 
@@ -299,9 +302,10 @@ class StandbyCount(Model):
     note: str = ""
     missing_since: datetime | None = None
 
-    @property
-    def sentence(self) -> str:
-        """The number of ready ones, and the reason against more, for people."""
+    def problem(self, now: datetime) -> str:
+        """Return how many are ready, and the reason against more, if some are missing for minutes; empty otherwise."""
+        if self.missing_since is None or (now - self.missing_since).total_seconds() < STANDBY_PATIENCE:
+            return ""
         return f"{self.ready} of {self.requested} standby drivers ready{self.note and f': {self.note}'}"
 
 

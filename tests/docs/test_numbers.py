@@ -34,7 +34,7 @@ from airflow_provider_ha.host.archives import archive_store, jvm_command
 from airflow_provider_ha.host.proof import main as proof
 from airflow_provider_ha.host.supervisor import in_place, standby
 from airflow_provider_ha.host.supervisor import main as supervisor
-from airflow_provider_ha.jobs import job_stores, progress_history, run_history
+from airflow_provider_ha.jobs import job_stores, model, progress_history, run_history
 from airflow_provider_ha.jobs.drivers import driver_log
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -241,6 +241,13 @@ SENTENCES = [
         "how-to/metrics.md",
         f"more than {WORDS[threshold('SparkHaRestartsOften')]} restarts in {overview.DAY // HOUR} hours",
     ),
+    ("how-to/alerts.md", f"`standby_missing` after {WORDS[model.STANDBY_PATIENCE / 60]} minutes"),
+    (
+        "how-to/metrics.md",
+        f"`standby_drivers` requests, for {WORDS[int(RULES['SparkHaStandbyMissing']['for'].rstrip('m'))]} minutes",
+    ),
+    ("reference/events.md", f"than `standby_drivers` for {WORDS[model.STANDBY_PATIENCE / 60]} minutes"),
+    ("reference/json.md", f"than it requests for {WORDS[model.STANDBY_PATIENCE / 60]} minutes"),
     ("how-to/metrics.md", f"tried again after {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds"),
     ("reference/metrics.md", f"the next attempt follows after {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds"),
     ("explanation/decisions.md", f"is tried again {WORDS[publish_loop.PAUSE_AFTER_FAILURE]} seconds later"),

@@ -65,6 +65,7 @@ FIRES = [
     ("SparkHaInputLost", told(accepted_losses_total="0x10 1x50")),
     ("SparkHaInputLost", alerted("input_lost", "1x60")),
     ("SparkHaStandbyMissing", told(standby_drivers_ready="1x60", standby_drivers_requested="2x60")),
+    ("SparkHaStandbyMissing", alerted("standby_missing", "1x60")),
     ("SparkHaJobAlert", alerted("quarantined", "1x60")),
 ]
 QUIET = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from airflow_provider_ha.fleet.observations import ReconcileQueue
 from airflow_provider_ha.jobs.condition import Action, decide
 from airflow_provider_ha.jobs.job_graph import GraphPointer
-from airflow_provider_ha.jobs.model import JobState, LeaderInfo, RunResult, Status
+from airflow_provider_ha.jobs.model import STANDBY_PATIENCE, JobState, LeaderInfo, RunResult, StandbyCount, Status
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
 from airflow_provider_ha.jobs.status import JobStatus
@@ -207,6 +208,26 @@ def test_a_condition_names_the_next_step_of_a_person() -> None:
         "in quarantine: its graph is gone",
         "Repair the cause, then `spark-ha job release flights`",
     )
+
+
+@pytest.mark.parametrize(
+    ("epoch", "seconds", "problem"),
+    [
+        (1, STANDBY_PATIENCE, "0 of 1 standby drivers ready: the warm-up failed"),
+        (1, STANDBY_PATIENCE - 1, ""),
+        (2, STANDBY_PATIENCE, ""),  # the count of a former leader
+    ],
+)
+def test_a_standby_driver_that_is_missing_for_minutes_is_a_problem_that_needs_no_person(
+    epoch: int, seconds: float, problem: str
+) -> None:
+    missing = NOON - timedelta(seconds=seconds)
+    standbys = StandbyCount(requested=1, note="the warm-up failed", missing_since=missing)
+    status = a_status().model_copy(update={"standbys": standbys})
+
+    found = decide(replace(live(STARTED), epoch=epoch, leader=a_leader(epoch), status=status), None, NOON)
+
+    assert (found.problem, found.needs_person) == (problem, False)
 
 
 def test_a_new_job_is_due_at_once_and_then_when_it_was_said() -> None:

@@ -216,6 +216,20 @@ class InputLostEvent(AlertEvent):
     queries: dict[str, int]
 
 
+class StandbyMissingEvent(AlertEvent):
+    """A live run that has had fewer ready standby drivers than it requests for five minutes.
+
+    :param epoch: Epoch of the leader that counts them; it leads.
+    :param requested: Number that the job requests.
+    :param ready: Number of those that are ready.
+    """
+
+    event: Literal["standby_missing"] = "standby_missing"
+    epoch: int
+    requested: int
+    ready: int
+
+
 class DrillAlertEvent(AlertEvent):
     """The newest restore drill of a live job.
 
@@ -248,6 +262,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "checkpoint_old": CheckpointOldEvent,
     "stalled": StalledEvent,
     "input_lost": InputLostEvent,
+    "standby_missing": StandbyMissingEvent,
     "drill_failed": DrillAlertEvent,
     "recovery_point_exceeded": DrillAlertEvent,
     "recovery_time_exceeded": DrillAlertEvent,

@@ -27,6 +27,7 @@ from airflow_provider_ha.fleet.notify.notices import (
     RECOVERY_TIME,
     RUN_FAILED,
     STALLED,
+    STANDBY_MISSING,
     Condition,
     Event,
     Watched,
@@ -73,7 +74,8 @@ def _commits(status: Status | None, stall: SubmissionExit) -> bool:
 
 
 NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
-_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD})  # read from the status that a leader writes
+# Read from the status that a leader writes.
+_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD, STANDBY_MISSING})
 NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
 
 
@@ -150,7 +152,8 @@ def judge_health(health: JobHealth, bounds: HealthLimits, now: datetime) -> dict
     if health.is_live:
         recorded = (*_loop(health, decision), *_loss(health, now))
         stall = _stall(health, decision, bounds.stall_grace)
-        wrong = (*stall, *recorded, *_checkpoints(health, bounds, now), *_drill(health, bounds))
+        led = (*_checkpoints(health, bounds, now), *_standbys(health, now))
+        wrong = (*stall, *recorded, *led, *_drill(health, bounds))
     else:
         wrong = tuple(_failed(health.run, health.job.newest.result if health.job.newest else None, now))
     # Before the newest run, whose own failure counts more.
@@ -220,6 +223,20 @@ def _loss(health: JobHealth, now: datetime) -> Iterator[Condition]:
     if loss is not None and (now - loss.at).total_seconds() <= NEWS_SECONDS:
         facts: Event = {"run": health.run, "epoch": loss.epoch, "reason": loss.reason, "queries": loss.queries}
         yield Condition(kind=INPUT_LOST, key=(health.run, loss.count), facts=facts, recorded=True)
+
+
+def _standbys(health: JobHealth, now: datetime) -> Iterator[Condition]:
+    status = health.status
+    if status is None or status.standbys is None or not (reason := status.standbys.problem(now)):
+        return
+    facts: Event = {
+        "run": health.run,
+        "epoch": status.epoch,
+        "reason": reason,
+        "requested": status.standbys.requested,
+        "ready": status.standbys.ready,
+    }
+    yield Condition(kind=STANDBY_MISSING, key=(health.run, status.epoch), facts=facts)
 
 
 def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iterator[Condition]:

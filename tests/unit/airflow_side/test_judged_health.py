@@ -12,9 +12,11 @@ from airflow_provider_ha.api.documents.cluster_events import cluster_event
 from airflow_provider_ha.fleet.notify.health_rules import JobHealth, of_leaders, stalls_again
 from airflow_provider_ha.fleet.notify.notices import GRANTED, LEADER, NO_LEADER, STALLED, Condition, Notices
 from airflow_provider_ha.jobs.model import (
+    STANDBY_PATIENCE,
     AcceptedLoss,
     JobState,
     RunResult,
+    StandbyCount,
     StartKind,
     StartPoint,
 )
@@ -266,6 +268,32 @@ def test_checkpoints_of_a_job_that_is_lost_are_not_told_beside_the_loss(
     found = of_leaders({("flights", LEADER): leader, ("flights", kind): condition})
 
     assert found["flights", kind] == (condition if told else Condition())
+
+
+def without_standby(seconds: float) -> JobHealth:
+    standbys = StandbyCount(requested=2, ready=1, note="the warm-up failed", missing_since=ago(seconds))
+    return with_job(LIVE, status=a_status().model_copy(update={"standbys": standbys}))
+
+
+def test_a_standby_driver_that_is_missing_for_minutes_is_told_with_its_note() -> None:
+    found = wrong(without_standby(STANDBY_PATIENCE))
+
+    assert set(found) == {"standby_missing"}
+    facts = found["standby_missing"].facts or {}
+    assert facts["reason"] == "1 of 2 standby drivers ready: the warm-up failed"
+    assert (facts["requested"], facts["ready"], facts["epoch"]) == (2, 1, 3)
+
+
+def test_a_standby_driver_has_minutes_to_start() -> None:
+    assert wrong(without_standby(STANDBY_PATIENCE - 1)) == {}
+
+
+def test_a_standby_driver_of_a_job_that_is_lost_is_not_told_beside_the_loss() -> None:
+    ((kind, condition),) = wrong(without_standby(STANDBY_PATIENCE)).items()
+
+    found = of_leaders({("flights", LEADER): Condition(kind=NO_LEADER), ("flights", kind): condition})
+
+    assert found["flights", kind] == Condition()
 
 
 def test_a_drill_that_failed_is_told_with_its_reasons() -> None:
