@@ -6,6 +6,7 @@ and its supervisor starts another one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -114,6 +115,8 @@ class StandbyDriver:
             while True:
                 found = self._takeover.look()
                 if isinstance(found, tuple):
+                    with contextlib.suppress(OSError):
+                        self._spec.home.properties.touch()  # the launch, for the time to its first commit
                     return Promotion(*found, spark)
                 self._takeover.changed.wait(found)
                 self._require_session()

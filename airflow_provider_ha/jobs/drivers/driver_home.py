@@ -270,7 +270,10 @@ class DriverHome:
         return self.directory / "supervisor.log"
 
     def first_commit_seconds(self) -> float | None:
-        """Return the time from the launch of the driver to the first commit of a query; ``None`` before it."""
+        """Return the time from the launch of the driver to the first commit of a query; ``None`` before it.
+
+        The launch of a standby driver is its promotion.
+        """
         try:
             launched, committed = (path.stat().st_mtime for path in (self.properties, self.committed))
         except OSError:
