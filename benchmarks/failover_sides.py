@@ -164,6 +164,10 @@ class WithStandby(Managed):
     name = "ours, with a standby driver"
     options = HaOptions(standby_drivers=1)
 
+    def start(self, job_id: str) -> None:
+        """Submit the job, under another name than the others of its round."""
+        super().start(f"standby-{job_id}")
+
     def driver(self) -> psutil.Process:
         """Return the leader, once the standby driver is ready."""
         wait_until(self._standbys().is_ready, timeout=PATIENCE, what=f"a standby driver of {self._job_id}")
