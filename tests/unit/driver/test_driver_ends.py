@@ -78,7 +78,12 @@ def entered(way_out: WayOut, monkeypatch: pytest.MonkeyPatch, **parts: Any) -> t
     for name, part in parts.items():
         monkeypatch.setattr(main, name, part)
     monkeypatch.setattr(main, "ProcessTerminator", lambda _: way_out)
-    spec = SimpleNamespace(config=CONFIG, home=SimpleNamespace(directory=Path()), forget=lambda: None)
+    spec = SimpleNamespace(
+        config=CONFIG,
+        home=SimpleNamespace(directory=Path()),
+        ticket=SimpleNamespace(is_standby=False),
+        forget=lambda: None,
+    )
     monkeypatch.setattr(main, "DriverSpec", SimpleNamespace(read=lambda _: spec))
     monkeypatch.setenv(SPEC_VARIABLE, "spec.json")
     with pytest.raises(Left):
@@ -124,7 +129,7 @@ def driver(way_out: WayOut, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     made = object.__new__(led_driver.Driver)
     made._exit = way_out  # type: ignore[assignment]
     made._clock = MagicMock()
-    made._led, made._keys, made._area = MagicMock(), MagicMock(), MagicMock()
+    made._led, made._keys, made._area, made._spark = MagicMock(), MagicMock(), MagicMock(), None
     made._spec, made._checkpoints = MagicMock(), MagicMock()
     monkeypatch.setattr(led_driver, "read_record", lambda *_: None)
     monkeypatch.setattr(made, "_published", dict)
