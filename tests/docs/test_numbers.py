@@ -40,7 +40,7 @@ from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery import restart_policy
 from airflow_provider_ha.jobs.removal import removal_records
-from airflow_provider_ha.jobs.runs import submissions
+from airflow_provider_ha.jobs.runs import standbys, submissions
 from airflow_provider_ha.operators import _base
 from airflow_provider_ha.storage import roots
 from airflow_provider_ha.storage._webhdfs import HdfsLimits
@@ -155,7 +155,7 @@ SENTENCES = [
         "how-to/standby-drivers.md",
         f"{standby.FIRST_PAUSE:g} s, then {2 * standby.FIRST_PAUSE:g} s, up to {standby.LONGEST_PAUSE / 60:g} minutes",
     ),
-    ("how-to/standby-drivers.md", f"does not take over within {in_place.STANDBY_SECONDS:g} s"),
+    ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),
     ("explanation/decisions.md", f"no room for {supervisor.ROOM // MIB} MiB"),
     (

@@ -183,7 +183,9 @@ def promoting(name: str, *, joins: bool = True) -> Play:
         ticket = Ticket(job_id="flights", run=1, attempt=NO_ATTEMPT, submission_id=name, graph=run.graph)
         spec = DriverSpec(config=CONFIG, ticket=ticket, directory=Path("/nowhere"))
         if joins:
-            assert StandbyStore(session, PATHS, 1).join(a_standby(name), 2)
+            # Not ready: others leave it no first turn.
+            starting = a_standby(name).model_copy(update={"level": StandbyLevel.CONNECTED})
+            assert StandbyStore(session, PATHS, 1).join(starting, 2)
         standby = takeover.Takeover(job, spec, run, job.graph_of(run))
 
         def take_over() -> None:

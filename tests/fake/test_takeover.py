@@ -12,7 +12,7 @@ from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import JobState, Recovery
 from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from tests.fake.jobs import PATHS, World
 from tests.fake.orders import (
@@ -174,6 +174,30 @@ def test_a_standby_driver_joins_no_run_that_is_over(world: World) -> None:
     canceling(world)()
 
     assert not StandbyStore(world.session("one"), PATHS, 1).join(a_standby("one"), 1)
+
+
+def test_a_recovery_leaves_the_first_turn_to_a_standby_driver_that_is_ready(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    promote = promoting("standby")(world)
+    StandbyStore(world.session("maker"), PATHS, 1).update(a_standby("standby"))
+    monkeypatch.setattr(world.ensemble, "sleep", lambda _: promote())
+
+    with pytest.raises(JobStateError, match="never run again"):  # the promoted driver has finished it
+        recovering("operator")(world)()
+
+    assert world.engine.launched == []
+
+
+def test_a_recovery_does_not_wait_for_a_standby_driver_that_does_not_take_over(world: World) -> None:
+    promoting("standby")(world)
+    StandbyStore(world.session("maker"), PATHS, 1).update(a_standby("standby"))
+    before = world.ensemble.clock.lease_time()
+
+    recovering("operator")(world)()
+
+    assert world.engine.launched == [(1, 2)]
+    assert TURN_SECONDS <= world.ensemble.clock.lease_time() - before < 2 * TURN_SECONDS
 
 
 def test_two_standby_drivers_that_see_one_loss() -> None:

@@ -57,7 +57,7 @@ from airflow_provider_ha.jobs.recovery.transactions import (
     note_not_launched,
     note_started,
 )
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.storage.durable import make_directories
@@ -68,7 +68,6 @@ log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 BY = "the supervisor of the lost driver"
 FIRST_TURN_SECONDS = 5.0  # seconds of head start for other hosts: a task needs one or two to resume
-STANDBY_SECONDS = 2.0  # the same for a standby driver that is ready: a promotion takes less than one
 _CLOSE_POLL_SECONDS = 0.2  # seconds: while others have their turn
 POLL_SECONDS = 1.0  # seconds: longest pause between two checks of a run that waits for its next attempt
 GIVE_UP_SECONDS = 24 * 3600.0  # seconds of an outage of ZooKeeper or storage before the loss is left to others
@@ -176,7 +175,7 @@ class RestartInPlace:
         if self._options is None or not self._options.standby_drivers:
             return 0.0
         standbys = StandbyStore(job.coordinator, job.paths, self._spec.run)
-        return STANDBY_SECONDS if standbys.is_ready() else 0.0  # guard: supervisor-races-its-standby
+        return TURN_SECONDS if standbys.is_ready() else 0.0  # guard: supervisor-races-its-standby
 
     def _want(self, job: JobRecords, snapshot: JobStatus, decision: Resubmit) -> None:
         lost = snapshot.run.newest if snapshot.run is not None else None

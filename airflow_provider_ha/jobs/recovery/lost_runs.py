@@ -29,6 +29,7 @@ from airflow_provider_ha.jobs.recovery import transactions
 from airflow_provider_ha.jobs.recovery.restart_policy import GiveUp, NeedsDecision, Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import conclude_canceled, conclude_given_up
 from airflow_provider_ha.jobs.runs.run_store import RunView, refuse_other_run
+from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submit.launch import claim, end_drivers, ensure_submitted, launch
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
@@ -190,8 +191,8 @@ def recover(
 ) -> SubmittedRun:
     """Submit the newest run again if its driver is lost; otherwise return its newest submission.
 
-    Waits for the delay of the restart strategy, then reads the job again. The driver is started from the persisted
-    graph.
+    Waits for the delay of the restart strategy, and for a standby driver that is ready, then reads the job again. The
+    driver is started from the persisted graph.
 
     :param wait: Whether to wait for the delay of the restart strategy; ``False`` if the caller has waited already.
     :param overdue: Whether the newest submission has had enough time to lead. If it was started, does not lead and is
@@ -205,6 +206,7 @@ def recover(
         is CANCELED now), or is not the newest.
     """
     waited: set[int] = set()
+    first_turn = _FirstTurn(job)
     while True:
         snapshot, run = _newest_run(job)
         refuse_other_run("recovery", job.job_id, seen=run_number, newest=run.run.number)
@@ -235,8 +237,27 @@ def recover(
             waited.add(decision.attempt)
             job.sleep(decision.after)
             continue
-        if _resubmit(job, run, decision, by, accept_loss=accept_loss):
+        if first_turn.is_over(run) and _resubmit(job, run, decision, by, accept_loss=accept_loss):
             return SubmittedRun(job_id=job.job_id, run=run.run.number, attempt=decision.attempt, created=True)
+
+
+class _FirstTurn:
+    """First turn at a loss, which a standby driver has that is ready."""
+
+    def __init__(self, job: JobContext) -> None:
+        self._job = job
+        self._end: float | None = None
+
+    def is_over(self, run: RunView) -> bool:
+        """Return whether no standby driver has the first turn; otherwise wait a moment first."""
+        if not StandbyStore(self._job.coordinator, self._job.paths, run.run.number).is_ready():
+            return True
+        now = self._job.clock.lease_time()
+        self._end = self._end or now + TURN_SECONDS
+        if now < self._end:  # guard: recovery-races-a-standby
+            self._job.sleep(_POLL_SECONDS)
+            return False
+        return True
 
 
 def _newest_run(job: JobContext) -> tuple[JobStatus, RunView]:

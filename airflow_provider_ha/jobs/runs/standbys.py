@@ -30,6 +30,9 @@ from airflow_provider_ha.jobs.runs.run_store import decode
 from airflow_provider_ha.records import Record
 
 
+TURN_SECONDS = 2.0  # that a ready standby driver has before others claim a loss: a promotion takes less than one
+
+
 class StandbyLevel(str, Enum):
     """What a standby driver has done in advance.
 

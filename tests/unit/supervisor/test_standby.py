@@ -98,7 +98,7 @@ def test_a_supervisor_claims_the_attempt_that_no_standby_driver_takes(
     world: World, job: JobRecords, spec: DriverSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joins(world, a_standby("stuck"))
-    monkeypatch.setattr(in_place, "STANDBY_SECONDS", 0.05)
+    monkeypatch.setattr(in_place, "TURN_SECONDS", 0.05)
     restart = in_place.RestartInPlace(spec)
     assert restart.claim_with_exit(job, exit_record(job)) is None
     job.coordinator.commit(Create(PATHS.submission_exit(1, 1), exit_record(job).to_bytes()))
