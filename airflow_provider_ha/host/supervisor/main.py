@@ -99,7 +99,8 @@ def main(arguments: list[str]) -> int:
         death = _not_started(error)
     else:
         become_subreaper()
-        log.info("supervising %s %s as pid %d", spec.job_id, spec.directory.name, os.getpid())
+        what = "a standby driver" if spec.ticket.is_standby else f"attempt {spec.attempt}"
+        log.info("supervising %s run %d %s as pid %d", spec.job_id, spec.run, what, os.getpid())
         if spec.ticket.is_standby and not _is_wanted(spec, stop):
             remove_tree(spec.home.directory)
             return 0
