@@ -18,7 +18,8 @@ from airflow_provider_ha.records import Record
 
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 AT = datetime(2013, 1, 1, 12, 30, tzinfo=timezone.utc)
-_NAMED = {"sha256": "0123456789abcdef" * 4, "kafka_bootstrap": "broker:9092"}  # text that a record checks
+# Values that a record checks.
+_NAMED: dict[str, Any] = {"sha256": "0123456789abcdef" * 4, "kafka_bootstrap": "broker:9092", "standby_drivers": 2}
 _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetime: AT, Any: "anything"}
 
 
@@ -40,7 +41,7 @@ def sample(model: type[BaseModel]) -> Any:
 
 
 def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind of type
-    if wanted is str and name in _NAMED:
+    if isinstance(_NAMED.get(name), wanted if isinstance(wanted, type) else ()):
         return _NAMED[name]
     if wanted in _SIMPLE:
         return _SIMPLE[wanted]

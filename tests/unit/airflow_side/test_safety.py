@@ -48,7 +48,8 @@ def a_job(
 ) -> dict[str, Any]:
     """Return a job and its condition, as fields of :class:`SafetyFacts`."""
     lost = state is JobState.LOST
-    submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None)
+    # An attempt on its way is younger than the last leadership.
+    submission = SubmissionView(a_submission(3), started=a_start(), exit=an_exit() if lost else None, created_zxid=1)
     queries = {"orders": QueryStatus(planned=planned, committed=committed, sink=sink)}
     snapshot = JobStatus(
         job_id="flights",
