@@ -41,7 +41,7 @@ def sample(model: type[BaseModel]) -> Any:
 
 
 def _value(name: str, wanted: Any) -> Any:  # noqa: PLR0911  # one line per kind of type
-    if isinstance(_NAMED.get(name), wanted if isinstance(wanted, type) else ()):
+    if wanted in (str, int) and isinstance(_NAMED.get(name), wanted):
         return _NAMED[name]
     if wanted in _SIMPLE:
         return _SIMPLE[wanted]
