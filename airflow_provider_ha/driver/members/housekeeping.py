@@ -92,10 +92,11 @@ class PastAttempts:
         """
         if has_earlier_life(self.coordinator, self.paths, self.journal):
             return
-        yield from self._remove_directories()
+        promoted = self._promoted()
+        yield from self._remove_directories(promoted)
         present = self._present()
         yield
-        yield from self._forget_attempts(present)
+        yield from self._forget_attempts(present, promoted)
         yield from self._forget_recoveries()
 
         def forgotten(run: int, attempt: int) -> bool:
@@ -116,12 +117,17 @@ class PastAttempts:
     def _parent(self) -> Path:
         return (self.home_path / self.keys.application(0, 0)).parent
 
-    def _remove_directories(self) -> Iterator[None]:
+    def _remove_directories(self, promoted: Promoted) -> Iterator[None]:
         names = [path.name for path in self._parent.iterdir()] if self._parent.is_dir() else []
         removed = self._removed_runs()
-        promoted = self._promoted()
-        for standby in map(_STANDBY.fullmatch, names):
-            if standby and self._is_superfluous(standby, removed, promoted):
+        standbys = [match for name in names if (match := _STANDBY.fullmatch(name))]
+        living = StandbyStore(self.coordinator, self.paths, self.own[0]).ids() if standbys else []
+        for standby in standbys:
+            # guard: directory-of-a-living-standby-goes
+            if standby[0] in promoted.values() or standby[2] in living:
+                continue
+            if removed(int(standby[1])) or self._is_old(standby[0]):
+                self.leadership.prove()
                 log.info("the directory of the standby driver %s is removed", standby[0])
                 remove_tree(self._parent / standby[0])
                 yield
@@ -138,12 +144,8 @@ class PastAttempts:
                 remove_tree(self._parent / remains[1])  # its remover died
                 yield
 
-    def _is_superfluous(self, name: re.Match[str], removed: Callable[[int], bool], promoted: Promoted) -> bool:
-        """Return whether a standby driver has left its directory, and has not led."""
-        living = StandbyStore(self.coordinator, self.paths, self.own[0]).ids()
-        if name[0] in promoted.values() or name[2] in living:  # guard: directory-of-a-living-standby-goes
-            return False
-        return removed(int(name[1])) or time.time() - (self._parent / name[0]).stat().st_mtime > STANDBY_SECONDS
+    def _is_old(self, name: str) -> bool:
+        return time.time() - (self._parent / name).stat().st_mtime > STANDBY_SECONDS
 
     def _promoted(self) -> Promoted:
         """Return the submissions that were standby drivers on this host, with their directories."""
@@ -189,9 +191,8 @@ class PastAttempts:
         seen = self.coordinator.read(Reads((), tuple(parents.values())))
         return {run: node_numbers(seen.lists[path], parent=path) for run, path in parents.items()}
 
-    def _forget_attempts(self, present: dict[int, list[int]]) -> Iterator[None]:
+    def _forget_attempts(self, present: dict[int, list[int]], promoted: Promoted) -> Iterator[None]:
         old = [(run, attempt) for run, attempts in present.items() for attempt in attempts[: -self._kept]]
-        promoted = self._promoted()
         for part in _parts(old):
             over = [attempt for attempt in self._over(part) if not self._directory(attempt, promoted).exists()]
             nodes = {self.paths.submission(*attempt): attempt for attempt in over}

@@ -225,9 +225,8 @@ def _pieces(job: JobContext, log: LogReader, watch: _RunWatch, attempt: int) -> 
         data = log.read()
         if data:
             heard = time.monotonic()
-            hide_secrets_of_script(
-                job, watch.run, watch.submission(attempt).submission
-            )  # after the read: the driver writes them before the line
+            # After the read: the driver writes them before the line.
+            hide_secrets_of_script(job, watch.run, watch.submission(attempt).submission)
             yield data
         elif over:
             return

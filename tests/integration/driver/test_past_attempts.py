@@ -170,6 +170,15 @@ def test_the_directory_of_a_promoted_standby_driver_stays_as_long_as_that_of_any
     assert standbys_in(standbys) == {"aa", "bb", "dd"}
 
 
+def test_a_deposed_leader_removes_no_directory_of_a_standby_driver(job: Job, standbys: Path) -> None:
+    job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
+
+    with pytest.raises(LeadershipError):
+        clear(job, own=14)
+
+    assert standbys_in(standbys) == {"aa", "bb", "cc", "dd"}
+
+
 def test_a_deposed_leader_removes_no_directory(job: Job) -> None:
     parent = submitted(job, 14)
     job.coordinator.commit(SetData(job.paths.epoch, b"another leader"))
