@@ -1,38 +1,45 @@
 """The tests with the marker ``hours``, one file after the other.
 
-What passed is not run again, as long as no file of the repository has changed: a proof that mixes the results of two
-states shows nothing of either.
+They take longer than a session on one machine, so each result is kept in the repository, with its commit and date. A
+test that has passed is not run again until ``--again``; the table shows the commits, and a reader judges their age.
 """
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from lab import pytest_runs
 from lab.pytest_runs import Collected, Ended
+from lab.sitting import commit
 from lab.suite import Proof
 
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKER = "hours"
 _TIMEOUT = 1800.0  # seconds for each test that does not set its own
-_WRITTEN_BY_PROOFS = ("docs/reference/proofs.md", "docs/reference/verdicts.md")
+_SITTING = 55 * 60.0  # seconds; afterwards no file is begun
+_KEPT = Path("lab", "hours.json")
+
+
+class Recorded(Ended):
+    """How a test has ended, and where it ran.
+
+    :param commit: Short id of what was tested; with a plus sign where files were changed.
+    """
+
+    commit: str
+    on: date
 
 
 class Progress(BaseModel):
-    """How the tests have ended so far.
+    """How the tests have ended so far, by node id."""
 
-    :param state: Digest of the repository that they tested.
-    :param ended: Node id -> how that test has ended.
-    """
-
-    state: str = ""
-    ended: dict[str, Ended] = {}
+    ended: dict[str, Recorded] = {}
 
     def left(self, tests: Sequence[str]) -> list[str]:
         """Return those of the tests that have not passed."""
@@ -43,66 +50,70 @@ class HourTests:
     """The tests that are too long for `make test-long`.
 
     :param root: The repository: it has the folders ``lab`` and ``tests``, and git knows it.
+    :param seconds: Length of a sitting; no file is begun after it.
     """
 
     name = "tests"
     title = "Tests that take hours"
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = ROOT, seconds: float = _SITTING) -> None:
         self._root = root
+        self._seconds = seconds
 
     @property
     def about(self) -> str:
         """What is done and what has to hold."""
         return (
             f"Each test with the marker `{MARKER}`, which `make test-long` has no time for: one file after the other,"
-            " each in a separate process. No test fails, and each file runs one test at least."
+            " each in a separate process. No test fails, and each file runs one test at least. A test that passed runs"
+            " again with `--again`; the commit says what it ran on."
         )
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
-        """Run the tests that have not passed yet."""
+        """Run the tests that have not passed yet, for the length of a sitting.
+
+        :param folder: Gets the logs.
+        """
         (folder / "logs").mkdir(exist_ok=True)
-        file, state = folder / "progress.json", state_of(self._root)
+        end, file = time.monotonic() + self._seconds, self._root / _KEPT
         progress = Progress.model_validate_json(file.read_bytes()) if file.exists() else Progress()
-        if progress.state != state:
-            if progress.ended:
-                tell(f"the repository has changed: {len(progress.ended)} results of its earlier state are dropped")
-            progress = Progress(state=state)
         collected = pytest_runs.collect(self._root, MARKER, folder / "logs" / "collection.log")
-        for name, tests in collected.tests.items():
+        known = {test for tests in collected.tests.values() for test in tests}
+        progress.ended = {test: ended for test, ended in progress.ended.items() if test in known or collected.broken}
+        # Files without a result come first: each sitting shows more.
+        for name in sorted(collected.tests, key=lambda name: any(t in progress.ended for t in collected.tests[name])):
+            tests = collected.tests[name]
             left = progress.left(tests)
-            if not left:
-                continue
-            tell(f"{name}: runs {len(left)} of {len(tests)} tests")
-            if not self._run(name, left, progress, folder):
-                changed = f"The repository has changed while `{name}` ran; the next call begins again."
-                return Proof(_COLUMNS, rows(collected, progress), [*self._untrue(collected, progress, folder), changed])
-            tell(f"{name}: {_in_words(name, tests, progress)}")
+            if left and time.monotonic() < end:
+                tell(f"{name}: runs {len(left)} of {len(tests)} tests")
+                self._run(name, left, progress, folder)
+                tell(f"{name}: {_in_words(name, tests, progress)}")
         return Proof(_COLUMNS, rows(collected, progress), self._untrue(collected, progress, folder))
 
-    def _run(self, name: str, tests: Sequence[str], progress: Progress, folder: Path) -> bool:
-        """Run tests of one file and write down how they have ended, also when that is interrupted.
+    def forget(self) -> None:
+        """Forget the results of earlier sittings."""
+        (self._root / _KEPT).unlink(missing_ok=True)
 
-        :returns: Whether the repository is what it was; otherwise nothing is written down.
-        """
-        report = folder / "report.xml"
+    def _run(self, name: str, tests: Sequence[str], progress: Progress, folder: Path) -> None:
+        """Run tests of one file and write down how they have ended, also when that is interrupted."""
+        report, at = folder / "report.xml", commit(self._root)
         try:
             whole = pytest_runs.run(self._root, MARKER, tests, report=report, log=_log(folder, name), timeout=_TIMEOUT)
         except KeyboardInterrupt:
-            self._keep(progress, pytest_runs.outcomes(report, tests, whole=False), folder)
+            self._keep(progress, pytest_runs.outcomes(report, tests, whole=False), at)
             raise
         never = dict.fromkeys(tests, Ended(outcome="failed"))  # what pytest does not name did not run
-        return self._keep(progress, never | pytest_runs.outcomes(report, tests, whole=whole), folder)
+        self._keep(progress, never | pytest_runs.outcomes(report, tests, whole=whole), at)
 
-    def _keep(self, progress: Progress, ended: dict[str, Ended], folder: Path) -> bool:
-        """Write down results of the state that *progress* is about; returns whether they are."""
-        if state_of(self._root) != progress.state:
-            return False
-        progress.ended |= ended
-        new = folder / "progress.new"
-        new.write_text(progress.model_dump_json(indent=2), encoding="utf-8")
-        new.replace(folder / "progress.json")  # a process that is killed in between leaves the earlier ones
-        return True
+    def _keep(self, progress: Progress, ended: Mapping[str, Ended], at: str) -> None:
+        """Write down results."""
+        on = datetime.now(timezone.utc).date()
+        for test, one in ended.items():
+            progress.ended[test] = Recorded(outcome=one.outcome, seconds=round(one.seconds, 1), commit=at, on=on)
+        file = self._root / _KEPT
+        new = file.with_suffix(".new")
+        new.write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        new.replace(file)  # a process that is killed in between leaves the earlier ones
 
     def _untrue(self, collected: Collected, progress: Progress, folder: Path) -> list[str]:
         def shown(name: str) -> str:
@@ -117,22 +128,12 @@ class HourTests:
         ]
         for name, tests in collected.tests.items():
             ended = [(test, progress.ended[test].outcome) for test in tests if test in progress.ended]
+            if len(ended) < len(tests):
+                said.append(f"{len(tests) - len(ended)} of {len(tests)} tests of `{name}` have not run yet.")
             said += [f"`{test}` failed, see {shown(name)}." for test, outcome in ended if outcome == "failed"]
             if ended and all(outcome == "skipped" for _, outcome in ended):
                 said.append(f"Every test of `{name}` was skipped, see {shown(name)}.")
         return said
-
-
-def state_of(root: Path) -> str:
-    """Return the digest of all files that git has or would add, but for what a proof writes."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
-    told = hashlib.sha256()
-    for name in sorted(set(listed) - {"", *_WRITTEN_BY_PROOFS}):
-        file = root / name
-        content = file.read_bytes() if file.is_file() else b""
-        told.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
-    return told.hexdigest()
 
 
 def _log(folder: Path, name: str) -> Path:
@@ -140,7 +141,7 @@ def _log(folder: Path, name: str) -> Path:
     return folder / "logs" / f"{name.removesuffix('.py').replace('/', '.')}.log"
 
 
-_COLUMNS = ("file", "tests", "passed", "failed", "skipped", "minutes")
+_COLUMNS = ("file", "tests", "passed", "failed", "skipped", "minutes", "commit", "last run")
 
 
 def rows(collected: Collected, progress: Progress) -> list[tuple[str, ...]]:
@@ -153,9 +154,11 @@ def rows(collected: Collected, progress: Progress) -> list[tuple[str, ...]]:
 def _row(name: str, tests: Sequence[str], progress: Progress) -> tuple[str, ...]:
     ended = [progress.ended[test] for test in tests if test in progress.ended]
     counts = [str(sum(one.outcome == kind for one in ended)) for kind in ("passed", "failed", "skipped")]
-    return (name, str(len(tests)), *counts, f"{sum(one.seconds for one in ended) / 60:.1f}")
+    commits = ", ".join(dict.fromkeys(one.commit for one in sorted(ended, key=lambda one: one.on)))
+    last = max((one.on.isoformat() for one in ended), default="never")
+    return (name, str(len(tests)), *counts, f"{sum(one.seconds for one in ended) / 60:.1f}", commits or "none", last)
 
 
 def _in_words(name: str, tests: Sequence[str], progress: Progress) -> str:
-    _, _, passed, failed, skipped, minutes = _row(name, tests, progress)
+    _, _, passed, failed, skipped, minutes, *_ = _row(name, tests, progress)
     return f"{passed} passed, {failed} failed, {skipped} skipped, {minutes} minutes"

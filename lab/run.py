@@ -1,7 +1,7 @@
 """``python -m lab.run SUITE`` (``make proof SUITE=...``): run a proof to its end, and write its table.
 
-What it has done lies in ``build/proofs/SUITE``; called again after an interruption it goes on from there. Exit code 0
-only when everything that has to hold held.
+What it has done lies in ``build/proofs/SUITE``, for the suite ``tests`` in ``lab/hours.json``; called again after an
+interruption it goes on from there. Exit code 0 only when everything that has to hold held.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     suite, folder = suites[given.suite], given.folder / given.suite
     if given.again:
         shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(suite, HourTests):
+            suite.forget()
     folder.mkdir(parents=True, exist_ok=True)
     # SIGINT too: a shell that starts a proof in the background has it ignored, and so would the proof's processes.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,6 +16,7 @@ from tests.support.judged import Judged
 
 
 OutcomeT = TypeVar("OutcomeT", bound=Judged)
+RESULTS = ("docs/reference/proofs.md", "docs/reference/verdicts.md", "lab/hours.json")  # what proofs write
 
 
 class Done(BaseModel, Generic[OutcomeT]):
@@ -128,13 +129,11 @@ def commits(cells: Mapping[str, Done[OutcomeT]]) -> str:
     return ", ".join(sorted({done.commit for done in cells.values()}))
 
 
-def commit() -> str:
-    """Return the short id of what is played; with a plus sign where files were changed since."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--exclude", "*"],
-        cwd=Path(__file__).parent,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return said.stdout.strip()
+def commit(root: Path = Path(__file__).parents[1]) -> str:
+    """Return the short id of the commit of *root*; with a plus sign where files were changed since, but for results."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", ".", *(f":(exclude){each}" for each in RESULTS))
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")

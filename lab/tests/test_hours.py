@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_provider_ha.testing.waiting import wait_until
+from lab.hours import HourTests
 from lab.suite import Proof
 from lab.tests.tiny_tests import Clone
 
@@ -74,9 +77,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
 
 
 def counts(proof: Proof) -> list[tuple[str, ...]]:
-    """Return the rows without minutes."""
-    assert proof.columns[-1] == "minutes"
-    return [tuple(row[:-1]) for row in proof.rows]
+    """Return the rows without minutes, commits and dates."""
+    assert proof.columns[5:] == ("minutes", "commit", "last run")
+    return [tuple(row[:5]) for row in proof.rows]
 
 
 def test_failed_tests_are_named_and_they_alone_run_again(clone: Clone) -> None:
@@ -123,35 +126,56 @@ def test_a_run_continues_after_an_interruption_between_files(clone: Clone) -> No
     assert (counts(proof)[-1], proof.untrue) == (("all", "4", "4", "0", "0"), [])
 
 
-def test_changed_code_drops_the_results_and_a_table_of_a_proof_does_not(clone: Clone) -> None:
+def test_results_show_their_commit_and_outlive_the_folder_of_the_proof(clone: Clone) -> None:
     clone.add("test_a_good.py", GOOD)
-    page, source = clone.root / "docs" / "reference" / "proofs.md", clone.root / "source.py"
-    source.write_text("one", encoding="utf-8")
+    first = clone.commit()
     clone.run()
     assert clone.ran() == ["good", "good"]
+    shutil.rmtree(clone.folder)
+    clone.folder.mkdir()
 
-    page.parent.mkdir(parents=True)
-    page.write_text("a table", encoding="utf-8")
-    clone.run()
-    assert (clone.ran(), clone.told) == ([], [])
-
-    source.write_text("two", encoding="utf-8")
-    clone.run()
-    assert clone.ran() == ["good", "good"]
-    assert clone.told[0] == "the repository has changed: 2 results of its earlier state are dropped"
-
-
-def test_code_that_changes_while_a_file_runs_leaves_no_result(clone: Clone) -> None:
-    clone.add("test_a_changes.py", 'def test_changes():\n    pathlib.Path("source.py").touch()\n')
-    clone.add("test_b_good.py", GOOD)
-
+    clone.add("test_b_also.py", GOOD.replace('ran("good")', 'ran("also")'))
+    second = clone.commit()
     proof = clone.run()
 
-    assert proof.untrue == [
-        "The repository has changed while `tests/test_a_changes.py` ran; the next call begins again."
-    ]
-    assert counts(proof)[-1] == ("all", "3", "0", "0", "0")
-    assert clone.ran() == []
+    assert clone.ran() == ["also", "also"]
+    assert [row[6] for row in proof.rows] == [first, second, f"{first}, {second}"]
+    assert {row[7] for row in proof.rows} == {datetime.now(timezone.utc).date().isoformat()}
+
+
+def test_a_commit_with_changed_files_is_marked(clone: Clone) -> None:
+    clone.add("test_a_good.py", GOOD)
+    at = clone.commit()
+    (clone.root / "source.py").touch()
+
+    assert [row[6] for row in clone.run().rows] == [f"{at}+"] * 2
+
+
+def test_forgotten_results_are_run_again(clone: Clone) -> None:
+    clone.add("test_a_good.py", GOOD)
+    clone.run()
+    clone.ran()
+
+    HourTests(clone.root).forget()
+    clone.run()
+
+    assert clone.ran() == ["good", "good"]
+
+
+def test_tests_that_a_sitting_has_no_time_for_are_untrue_and_come_first_in_the_next_one(clone: Clone) -> None:
+    clone.add("test_a_bad.py", BAD)
+    clone.run()
+    clone.ran()
+    clone.add("test_b_good.py", GOOD)
+
+    proof = HourTests(clone.root, seconds=0).run(clone.folder, print)
+
+    assert counts(proof)[1:] == [("tests/test_b_good.py", "2", "0", "0", "0"), ("all", "4", "1", "1", "0")]
+    assert proof.rows[1][6:] == ("none", "never")
+    assert proof.untrue[1:] == ["2 of 2 tests of `tests/test_b_good.py` have not run yet."]
+
+    clone.run()
+    assert clone.ran() == ["good", "good", "bad"]
 
 
 def test_files_without_a_test_that_ran_are_untrue(clone: Clone) -> None:
@@ -222,5 +246,5 @@ def test_a_signal_ends_the_test_and_keeps_what_passed(clone: Clone, place: str) 
     assert not psutil.pid_exists(test)
     assert (clone.place / "ended").exists()
     assert clone.ran() == ["first"]
-    ended = json.loads((clone.place / "tests" / "progress.json").read_text())["ended"]
+    ended = json.loads((clone.root / "lab" / "hours.json").read_text())["ended"]
     assert [(name, how["outcome"]) for name, how in ended.items()] == [("tests/test_blocked.py::test_first", "passed")]

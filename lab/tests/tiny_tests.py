@@ -46,10 +46,12 @@ class Clone:
         """Make a repository without a test. Its tests find *place* in the variable ``HOURS_TEST``."""
         made = cls(place)
         (made.root / "tests").mkdir(parents=True)
+        (made.root / "lab").mkdir()
         made.folder.mkdir()
         (made.root / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
         (made.root / ".gitignore").write_text("__pycache__/\n", encoding="utf-8")
-        subprocess.run(["git", "init", "--quiet"], cwd=made.root, check=True)
+        made._git("init", "--quiet")
+        made.commit()
         return made
 
     @property
@@ -66,6 +68,12 @@ class Clone:
         """Write a file of tests."""
         (self.root / "tests" / name).write_text(_HEAD + text, encoding="utf-8")
 
+    def commit(self) -> str:
+        """Commit everything and return the short id."""
+        self._git("add", "--all")
+        self._git("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "--quiet", "-m", "Change tests")
+        return self._git("rev-parse", "--short", "HEAD")
+
     def run(self) -> Proof:
         """Call the suite."""
         self.told.clear()
@@ -77,6 +85,9 @@ class Clone:
         names = counter.read_text().split() if counter.exists() else []
         counter.unlink(missing_ok=True)
         return names
+
+    def _git(self, *words: str) -> str:
+        return subprocess.run(["git", *words], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
 
     def _tell(self, line: str) -> None:
         self.told.append(line)
