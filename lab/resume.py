@@ -6,12 +6,14 @@ nothing about either.
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.hours import state_of
+from lab.sitting import RESULTS
 
 
 _PASSED = pytest.StashKey[set[str]]()
@@ -81,3 +83,15 @@ def _read(file: Path, root: Path) -> set[str]:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{state}\n", "utf-8")
     return set()
+
+
+def state_of(root: Path) -> str:
+    """Return the digest of all files that git has or would add, but for the results of proofs."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout.split("\0")
+    digest = hashlib.sha256()
+    for name in sorted(set(listed) - {"", *RESULTS}):
+        file = root / name
+        content = file.read_bytes() if file.is_file() else b""
+        digest.update(f"{name}\0".encode() + hashlib.sha256(content).digest())
+    return digest.hexdigest()
