@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HdfsOptions, S3Options
-from airflow_provider_ha.jobs.options.conf import component_conf, writer_id
+from airflow_provider_ha.jobs.options.conf import WRITER, component_conf, writer_id
 from airflow_provider_ha.uris import hadoop_uri
 from java.build_component import build
 from lab.zombie.driver import Driver, start
@@ -59,7 +59,7 @@ class Stage:
         if alive:
             self._idle[held].remove(alive[0])
             return alive[0]
-        own = component_conf(hadoop_uri(self.root), writer_id(1, "submission", new_id()))
+        own = component_conf(hadoop_uri(self.root)) | {WRITER: writer_id(1, "submission", new_id())}
         name = f"driver-{len(self._started) + 1}"
         driver = start(self.folder / name, self.conf | (self.through if held else {}) | own)
         self._started.append(driver)

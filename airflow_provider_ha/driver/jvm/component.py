@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,14 @@ from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.drivers.spark_release import is_local
-from airflow_provider_ha.jobs.options.conf import MANAGER, MANAGER_CLASS, component_conf, needs_component, refuse_owned
+from airflow_provider_ha.jobs.options.conf import (
+    MANAGER,
+    MANAGER_CLASS,
+    WRITER,
+    component_conf,
+    needs_component,
+    refuse_owned,
+)
 from airflow_provider_ha.uris import hadoop_uri, split
 
 
@@ -187,8 +195,9 @@ class Component:
         """
         refuse_owned(conf)
         check_driver(self._jvm)
-        for key, value in component_conf(leader.root, leader.writer).items():
-            self._jvm.java.lang.System.setProperty(key, value)
+        set_up(self._jvm, leader.root)
+        self._jvm.java.lang.System.setProperty(WRITER, leader.writer)
+        set_in_context(WRITER, leader.writer)
         keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
         keeper.open(leader.job, leader.epoch, leader.directory)
         self._keeper, self._leader = keeper, leader
@@ -245,6 +254,39 @@ class Component:
                 f"query {name!r} writes its offset log with {found}: it would run without the fence",
                 next_step=f"Do not set {MANAGER} in the script",
             )
+
+
+def set_up(jvm: Any, root: str) -> None:
+    """Set the conf that depends on no epoch: a standby driver makes its session before it leads.
+
+    :param root: Storage root with Hadoop's scheme.
+    """
+    for key, value in component_conf(root).items():
+        jvm.java.lang.System.setProperty(key, value)
+
+
+def set_in_context(key: str, value: str) -> None:
+    """Set a property of Hadoop in the context that a standby driver has made; every query sends it to its executors."""
+    from pyspark import SparkContext  # pyspark is imported inside functions
+
+    context = SparkContext._active_spark_context  # noqa: SLF001  # there is no public way that makes none
+    if context is not None:
+        context._jsc.hadoopConfiguration().set(key.removeprefix("spark.hadoop."), value)  # noqa: SLF001  # as above
+
+
+@contextmanager
+def rehearsal(jvm: Any, location: str, seconds: float) -> Iterator[None]:
+    """Open the gate for a standby driver's own queries, and close it again.
+
+    :param location: URI of the only directory whose logs may be written with the component, besides other schemes.
+    """
+    gate = jvm.io.github.sparkha.Gate
+    gate.bind("warm-up", 0, location)
+    gate.extend(int((uptime() + seconds) * 1000))
+    try:
+        yield
+    finally:
+        gate.close("the warm-up is over")
 
 
 SIMPLE_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"

@@ -21,6 +21,7 @@ from typing import Any
 
 from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.options.conf import FILE_SYSTEM_CLASS, PREFIX
 from airflow_provider_ha.storage.durable import remove_tree
 
 
@@ -36,6 +37,7 @@ _CATALOG = "spark.sql.catalogImplementation"
 _SHOWN_ONLY = frozenset({"spark.app.name"})  # a script may choose another name; nothing but a page shows it
 BATCHES = 5
 WARM_UP_SECONDS = 300.0  # of one query
+MOST_SECONDS = 4 * WARM_UP_SECONDS  # of the warm-up
 _LOOK_SECONDS = 0.2
 _KEYS = 10_000
 _PARTITIONS, _MOST_PARTITIONS = "spark.sql.shuffle.partitions", 4  # a batch of 200 would take a minute
@@ -89,11 +91,12 @@ class SpareSession:
         """Stop the session and its context."""
         self._session.stop()
 
-    def warm_up(self, calls: WriterCalls, directory: Path, goes_on: Callable[[], bool]) -> None:
+    def warm_up(self, calls: WriterCalls, directory: Path, goes_on: Callable[[], bool], *, layered: bool) -> None:
         """Execute batches of stateful queries, each twice: the second time from the checkpoint of the first.
 
         :param directory: Folder for their input and their checkpoints; it is removed.
         :param goes_on: Whether the warm-up is still wanted; asked several times a second.
+        :param layered: Whether the checkpoints are written with the component, as the job's are.
         :raises JobStateError: It is not.
         """
         from pyspark.sql import functions as f  # pyspark is imported inside functions
@@ -101,6 +104,8 @@ class SpareSession:
         session, source = self._session.newSession(), directory / "in"
         partitions = min(int(session.conf.get(_PARTITIONS)), _MOST_PARTITIONS)
         session.conf.set(_PARTITIONS, str(partitions))
+        if layered:
+            session.conf.set(f"fs.{PREFIX}file.impl", FILE_SYSTEM_CLASS)
         source.mkdir(parents=True, exist_ok=True)
         stream = session.readStream.schema("ts timestamp, key long, value long").option("maxFilesPerTrigger", 1)
         rows = stream.json(source.as_uri())
@@ -111,7 +116,7 @@ class SpareSession:
                 write_rows(source, turn)
                 for name, frame, mode in (("counts", counts, "update"), ("windows", windows, "append")):
                     writer = frame.writeStream.format("noop").outputMode(mode).trigger(availableNow=True)
-                    location = (directory / name).as_uri()
+                    location = (PREFIX if layered else "") + (directory / name).as_uri()
                     writer._jwrite = writer._jwrite.option("checkpointLocation", location)  # noqa: SLF001  # the patched option() keeps a script's own location
                     _finish(calls, calls.start(writer, None), goes_on)
             # Spark would go on maintaining its stores, whose files are removed.

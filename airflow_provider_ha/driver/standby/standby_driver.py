@@ -6,11 +6,11 @@ and its supervisor starts another one.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
 import time
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,22 +19,25 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionState
 from airflow_provider_ha.driver.ending.exit_reason import ExitCode
 from airflow_provider_ha.driver.ending.process_end import ProcessTerminator
+from airflow_provider_ha.driver.jvm.component import prepare_file_system, rehearsal, s3a_conf, set_up
 from airflow_provider_ha.driver.members.driver_session import CONNECT_SECONDS, DriverSession
 from airflow_provider_ha.driver.queries.checked_writer import WriterCalls
 from airflow_provider_ha.driver.queries.patches import PatchedSpark, Patches
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
-from airflow_provider_ha.driver.standby.spare_session import SpareSession, reason_against
+from airflow_provider_ha.driver.standby.spare_session import MOST_SECONDS, SpareSession, reason_against
 from airflow_provider_ha.driver.standby.takeover import LOOK_SECONDS, MissedPromotionError, RunOverError, Takeover
 from airflow_provider_ha.errors import HaError, NodeMissingError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, write_private, write_session
 from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.options.conf import PREFIX, needs_component
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.redaction import public
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.storage.outage import outages
+from airflow_provider_ha.uris import hadoop_uri
 
 
 log = logging.getLogger(__name__)
@@ -115,8 +118,8 @@ class StandbyDriver:
             while True:
                 found = self._takeover.look()
                 if isinstance(found, tuple):
-                    with contextlib.suppress(OSError):
-                        self._spec.home.properties.touch()  # the launch, for the time to its first commit
+                    with suppress(OSError):  # the launch, for the phases of its start
+                        os.utime(self._spec.home.properties, (self._takeover.lost_at, self._takeover.lost_at))
                     return Promotion(*found, spark)
                 self._takeover.changed.wait(found)
                 self._require_session()
@@ -148,15 +151,22 @@ class StandbyDriver:
         patches.apply()
         note = "the conf for OpenLineage is set" if self._graph.lineage else reason_against(jvm)
         if not note:
-            note = self._warm_up(calls, patches)
+            note = self._warm_up(jvm, calls, patches)
         self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note)
         return PatchedSpark(calls, patches)
 
-    def _warm_up(self, calls: WriterCalls, patches: Patches) -> str:
+    def _warm_up(self, jvm: Any, calls: WriterCalls, patches: Patches) -> str:
         """Make a session and warm it up; return why that failed, empty if it did not."""
+        config, directory = self._spec.config, self._spec.home.directory / "warm-up"
+        layered = needs_component(config)
         try:
+            if layered:
+                root = hadoop_uri(config.work_uri)
+                prepare_file_system(jvm, root, self._graph.conf, s3a_conf(config))
+                set_up(jvm, root)
             patches.spare = spare = SpareSession.open()
-            spare.warm_up(calls, self._spec.home.directory / "warm-up", self._goes_on)
+            with rehearsal(jvm, PREFIX + directory.as_uri(), MOST_SECONDS) if layered else nullcontext():
+                spare.warm_up(calls, directory, self._goes_on, layered=layered)
         except Exception as error:  # of Spark: the driver can lead without a warm-up
             self._leave_if_over()
             log.warning("the warm-up failed", exc_info=True)

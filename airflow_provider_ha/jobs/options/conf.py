@@ -187,16 +187,14 @@ def writer_id(epoch: int, submission: str, process: str) -> str:
     return f"{epoch}/{submission}/{process}"
 
 
-def component_conf(root: str, writer: str) -> dict[str, str]:
-    """Return the conf for driver and executors, in addition to the jar.
+def component_conf(root: str) -> dict[str, str]:
+    """Return the conf for driver and executors, in addition to the jar and to ``WRITER``.
 
     :param root: Storage root with the plain scheme (``s3a://bucket/prefix``); places in base files are relative to it.
-    :param writer: See :func:`writer_id`.
     """
     return {
         f"spark.hadoop.fs.{PREFIX}{split(root).scheme}.impl": FILE_SYSTEM_CLASS,
         ROOT: root,
-        WRITER: writer,
         MANAGER: MANAGER_CLASS,
     }
 

@@ -148,7 +148,7 @@ class HaOptions(Model):
         0,
         "Number of standby drivers: processes with a started Spark session, one of which takes the job over within "
         "seconds when its leader is lost. Each needs the memory of a driver. Only for drivers on the host of the task "
-        "or command, and a work root on a mounted file system.",
+        "or command.",
         shown=_HA,
         ge=0,
         le=2,

@@ -98,24 +98,16 @@ def check_master(master: str, *, allowed: bool) -> None:
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
-def check_standbys(config: HaConfig, engine: Engine, options: HaOptions) -> None:
+def check_standbys(engine: Engine, options: HaOptions) -> None:
     """Refuse standby drivers where this release starts none.
 
-    :raises ConfigurationError: Drivers run on other hosts, or checkpoints are no files of a mounted file system.
+    :raises ConfigurationError: Drivers run on other hosts.
     """
-    if not options.standby_drivers:
-        return
-    asked = f"standby_drivers={options.standby_drivers}"
-    if not engine.facts.runs_here:
+    if options.standby_drivers and not engine.facts.runs_here:
         raise ConfigurationError(
-            f"{asked} needs drivers on the host of the task or command, and the engine {engine.name!r} runs them on "
-            "other hosts",
+            f"standby_drivers={options.standby_drivers} needs drivers on the host of the task or command, and the "
+            f"engine {engine.name!r} runs them on other hosts",
             next_step="Use standby_drivers=0",
-        )
-    if needs_component(config):
-        raise ConfigurationError(
-            f"{asked} needs a work root on a mounted file system, and {config.work_root} is none",
-            next_step="Use standby_drivers=0, or a mounted work root",
         )
 
 
@@ -167,7 +159,7 @@ def resolve(
         partial(engine.check, target),
         lambda: check_java(engine, graph.env, check_spark(config, engine, target)),
         partial(check_work_root, config, engine, target, graph.conf),
-        partial(check_standbys, config, engine, graph.options),
+        partial(check_standbys, engine, graph.options),
         lambda: found.append(_collect(files)) if files else None,
     )
     all_of(checks)

@@ -33,7 +33,7 @@ def spare() -> str:
     """Make a spare session; return the id of its application."""
     patches.spare = made = SpareSession.open()
     if "warm" not in found:
-        made.warm_up(calls, folder / "warm-up", lambda: True)
+        made.warm_up(calls, folder / "warm-up", lambda: True, layered=False)
         found["warm"] = not (folder / "warm-up").exists()
     context = SparkContext._active_spark_context
     assert context is not None

@@ -3,49 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.spark.driver_helpers import PATIENCE
+from airflow_provider_ha.uris import split
+from tests.support.clusters import submit_helpers
+from tests.support.hdfs.hdfs_server import CLIENT, Hdfs
+from tests.support.s3.s3_server import S3Access
+from tests.support.spark.driver_helpers import PATIENCE, Stream
+from tests.support.spark.layered_job import LayeredJob, on_hdfs
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def ready(job: SupervisedJob, client: HaClient) -> Standby:
-    """Return the standby driver of the job once it is ready."""
-    store = StandbyStore(client.coordinator, client.paths.job(job.job_id), 1)
-
-    def found() -> Standby | None:
-        living = store.living()
-        assert all(not each.note for each in living), living
-        return next((each for each in living if each.is_ready), None)
-
-    return wait_until(found, timeout=PATIENCE, what="a standby driver")
-
-
-def await_takeover(job: SupervisedJob, attempt: int) -> None:
-    """Wait until an attempt leads that a standby driver has become."""
-
-    def leads() -> bool:
-        snapshot = job.job.snapshot()
-        return snapshot.leader is not None and snapshot.leader.attempt == attempt
-
-    wait_until(leads, timeout=PATIENCE, what=f"attempt {attempt}", interval=0.02)
-    newest = job.run.newest
-    assert newest is not None
-    assert newest.submission.standby
-
-
 def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
-    gated: Callable[..., SupervisedJob], client: HaClient
+    gated: Callable[..., SupervisedJob],
 ) -> None:
     job = gated()
     job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
@@ -54,10 +35,10 @@ def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
     job.await_committed(1, 1)
 
     for attempt, process in ((2, job.jvm), (3, job.python), (4, job.supervisor)):
-        standby = ready(job, client)
+        standby = job.await_standby()
         assert job.job.snapshot().state is JobState.RUNNING
         process().kill()
-        await_takeover(job, attempt)
+        job.await_takeover(attempt)
         job.stream.feed(1)
         job.await_read(attempt)
         newest = job.run.newest
@@ -66,8 +47,56 @@ def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
         assert psutil.pid_exists(standby.pid)
 
     terminate_and_compare(job, 5)
-    wait_until(
-        lambda: not StandbyStore(client.coordinator, client.paths.job(job.job_id), 1).living(),
-        timeout=PATIENCE,
-        what="the end of the standby drivers",
-    )
+    wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
+
+
+@pytest.mark.usefixtures("jobs_on_s3")
+def test_a_standby_driver_takes_over_a_job_on_s3(client: HaClient, tmp_path: Path, s3: S3Access) -> None:
+    job = LayeredJob(client, Stream(tmp_path), ("windows", "rows"))
+
+    take_over_twice(job)
+
+    for view in job.run.submissions:
+        epoch = view.submission.attempt  # each attempt has led, once
+        found = writers(job, s3, epoch)
+        assert f"{epoch}/{view.submission.submission_id}" in found
+        assert {each.partition("/")[0] for each in found} <= {str(epoch), str(epoch + 1)}, "the next one fences it"
+
+
+def test_a_standby_driver_takes_over_a_job_on_hdfs(config: HaConfig, hdfs: Hdfs, tmp_path: Path) -> None:
+    with HaClient.open(on_hdfs(config, hdfs, tmp_path)) as client:
+        try:
+            take_over_twice(LayeredJob(client, Stream(tmp_path), ("windows", "rows"), conf=dict(CLIENT)))
+        finally:
+            submit_helpers.kill_all(client.job("gated")._job)
+
+
+def writers(job: LayeredJob, s3: S3Access, epoch: int) -> set[str]:
+    """Return epoch and submission of those that wrote the logs of an epoch."""
+    root, found = split(job.client.config.work_uri), set()
+    for name in job.content(epoch):
+        if {"offsets", "commits"} & set(name.split("/")):
+            key = f"{root.path.strip('/')}/{name}"
+            head = s3.client().head_object(Bucket=root.authority, Key=key)
+            found.add("/".join(head["Metadata"]["spark-ha-writer"].split("/")[:2]))
+    return found
+
+
+def take_over_twice(job: LayeredJob) -> None:
+    """Have two drivers killed; the directory of each keeps what it had, and all rows are those of the truth."""
+    job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+
+    for attempt in (2, 3):
+        job.await_standby()
+        job.jvm().kill()
+        job.await_takeover(attempt)
+        before = job.content(attempt - 1)
+        job.stream.feed(1)
+        job.await_read(attempt)
+        after = job.content(attempt - 1)
+        assert {name: after[name] for name in before} == before
+
+    terminate_and_compare(job, 4)

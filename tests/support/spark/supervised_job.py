@@ -30,6 +30,7 @@ from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, 
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec, Start
 from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 from airflow_provider_ha.jobs.submit.requests import LATEST, LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
@@ -242,6 +243,32 @@ class SupervisedJob:
     def await_lost(self) -> None:
         """Wait until every process can see that the driver is gone."""
         wait_until(lambda: self.job.snapshot().state is JobState.LOST, timeout=LOSS_SECONDS, what="the loss")
+
+    def standbys(self) -> StandbyStore:
+        """The standby drivers of the newest run."""
+        return StandbyStore(self.client.coordinator, self.client.paths.job(self.job_id), self.run.run.number)
+
+    def await_standby(self) -> Standby:
+        """Return a standby driver once it is ready; a note that keeps it from that is an error."""
+
+        def found() -> Standby | None:
+            living = self.standbys().living()
+            assert all(not each.note for each in living), living
+            return next((each for each in living if each.is_ready), None)
+
+        return wait_until(found, timeout=PATIENCE, what="a standby driver")
+
+    def await_takeover(self, attempt: int) -> None:
+        """Wait until an attempt leads that a standby driver has become."""
+
+        def leads() -> bool:
+            snapshot = self.job.snapshot()
+            return snapshot.leader is not None and snapshot.leader.attempt == attempt
+
+        wait_until(leads, timeout=PATIENCE, what=f"attempt {attempt}", interval=0.02)
+        newest = self.run.newest
+        assert newest is not None
+        assert newest.submission.standby
 
     def stop(self, mode: str) -> str:
         """Ask for a stop; returns the operation's id."""

@@ -139,7 +139,7 @@ def test_a_conf_that_sets_what_is_ours_is_refused(key: str) -> None:
 def test_what_is_set_already_by_us_is_no_contradiction() -> None:
     refuse_owned({MANAGER: MANAGER_CLASS, "spark.hadoop.fs.har.impl": OTHER})
 
-    assert MANAGER in component_conf("hdfs://nn/x", "w")
+    assert MANAGER in component_conf("hdfs://nn/x")
 
 
 @pytest.mark.parametrize("where", ["driver", "executors"])
