@@ -113,7 +113,7 @@ def start_metrics(
             attempt=spec.attempt,
             alive_at=led.alive_at,
             class_archive=writer.class_archive,
-            first_commit_seconds=spec.home.first_commit_seconds,
+            times=spec.home.start_times,
             options=led.graph.options,
             clock=clock,
         )
@@ -161,7 +161,7 @@ class Assembly:
         recorder = ProgressRecorder(ProgressHistory(led.store, self._keys, led.leadership.epoch), self.clock)
         figures = CheckpointFigures()
         writer.failed_checkpoints = lambda: figures.failures
-        writer.first_commit_seconds = self.spec.home.first_commit_seconds
+        writer.start_times = self.spec.home.start_times
         writer.class_archive = os.environ.get(ARCHIVE_VARIABLE, "")
         measured = start_metrics(
             self.spec,

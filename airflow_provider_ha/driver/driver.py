@@ -112,6 +112,7 @@ class Driver:
             if not error.retryable:
                 raise
             self._exit.leave(ExitCode.OUTAGE, str(error))  # the script has not begun: the next driver may do better
+        self._spec.note_bound()
         assembly = Assembly(self._spec, self._led, self._exit, self._clock, self._area, self._checkpoints, self._spark)
         try:
             parts = assembly.parts(origin, registry, lifecycle, writer)

@@ -27,6 +27,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes, restarts_since
 from airflow_provider_ha.jobs.recovery.restart_policy import attempts_used
 from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.runs.submissions import StartTimes
 from airflow_provider_ha.query_names import shown
 
 
@@ -74,7 +75,7 @@ class MetricSources:
     :param attempt: Submission of this driver.
     :param alive_at: Last heartbeat of the previous leader.
     :param class_archive: ``used``, or why the JVM has loaded its classes without an archive.
-    :param first_commit_seconds: Returns the time from the launch of this driver to its first commit.
+    :param times: Returns when this driver completed the phases of its start.
     """
 
     cluster: str
@@ -91,7 +92,7 @@ class MetricSources:
     attempt: int
     alive_at: datetime | None
     class_archive: str
-    first_commit_seconds: Callable[[], float | None]
+    times: Callable[[], StartTimes]
     options: HaOptions
     clock: Clock
 
@@ -185,7 +186,7 @@ class DriverMetrics(Collector):
         }
 
     def _of_start(self) -> Mapping[Metric, Values]:
-        archive, seconds = self._observed.class_archive, self._observed.first_commit_seconds()
+        archive, seconds = self._observed.class_archive, self._observed.times().first_commit_seconds
         used = archive == ARCHIVE_USED
         return {
             metric_names.CLASS_ARCHIVE: [(("" if used else archive,), float(used))],
@@ -199,12 +200,14 @@ class DriverMetrics(Collector):
         own = [view for view in observed.run.submissions if view.submission.attempt == observed.attempt]
         if not before or not own:
             return None
-        left = before[-1].exit
+        left, times = before[-1].exit, observed.times()
         return RecoveryTimes(
             alive_at=observed.alive_at,
             dead_at=left.at if left is not None else None,
             submitted_at=own[0].submission.created_at,
             led_at=observed.led_at,
+            bound_at=times.bound_at,
+            started_at=times.started_at,
             committed_at=self._first_commit,
         )
 

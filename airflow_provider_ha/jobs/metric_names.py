@@ -133,7 +133,7 @@ RECOVERY = Metric(
     "spark_ha_recovery_seconds",
     _G,
     "seconds",
-    "Time that a phase of the newest recovery took: detect, submit, lead, commit, and total",
+    "Time that a phase of the newest recovery took: detect, submit, lead, bind, start, commit, and total",
     ("phase",),
 )
 CLASS_ARCHIVE = Metric(

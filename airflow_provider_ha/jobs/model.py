@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.jobs.job_graph import Blob
-from airflow_provider_ha.jobs.runs.submissions import EarlierFailures, Failure
+from airflow_provider_ha.jobs.runs.submissions import EarlierFailures, Failure, StartTimes
 from airflow_provider_ha.records import Model, Record
 
 
@@ -322,7 +322,7 @@ class Status(Record):
     :param failed_checkpoints: Number of checkpoints that its driver could not take.
     :param loss: Missing input that the run has continued without, by consent; ``None`` without any.
     :param class_archive: ``used``, or why the JVM of its driver has loaded its classes without an archive.
-    :param first_commit_seconds: Time from the launch of its driver to its first commit; ``None`` before it.
+    :param times: When its driver completed the phases of its start.
     :param standbys: Its standby drivers; ``None`` for a job that requests none, and after the end of its run.
     """
 
@@ -342,7 +342,7 @@ class Status(Record):
     failed_checkpoints: int = 0
     loss: AcceptedLoss | None = None
     class_archive: str = ""
-    first_commit_seconds: float | None = None
+    times: StartTimes = StartTimes()
     standbys: StandbyCount | None = None
     at: datetime
 

@@ -8,7 +8,7 @@ the order of reads does not matter. Retention limits the length of the history. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from airflow_provider_ha.checkpoints.store.pointer_scan import UnreadableRecord
@@ -19,7 +19,7 @@ from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
 from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult, Status
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
 from airflow_provider_ha.jobs.runs.run_store import decode
-from airflow_provider_ha.jobs.runs.submissions import Submission, SubmissionExit, SubmissionLed
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, Submission, SubmissionExit, SubmissionLed
 from airflow_provider_ha.records import Record
 
 
@@ -35,15 +35,15 @@ class Attempt:
     :param led: The process that led, and when; ``None`` if none did.
     :param exit: Its proven end; ``None`` while it lives, or without a proof of death.
     :param recovery: The recovery of its loss; ``None`` without one.
-    :param first_commit_seconds: Time from the launch of its driver to its first commit; ``None`` if it has made none,
-        or its host was lost and another driver has led since.
+    :param times: When its driver completed the phases of its start; unknown if its host was lost and another driver
+        has led since.
     """
 
     submission: Submission
     led: SubmissionLed | None = None
     exit: SubmissionExit | None = None
     recovery: Recovery | None = None
-    first_commit_seconds: float | None = None
+    times: StartTimes = field(default_factory=StartTimes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
                     led=leads,
                     exit=left,
                     recovery=recoveries.get(leads.epoch) if leads is not None else None,
-                    first_commit_seconds=_first_commit(leads, left, status),
+                    times=_times(leads, left, status),
                 )
             )
         found_runs.append(
@@ -157,12 +157,12 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
     )
 
 
-def _first_commit(led: SubmissionLed | None, left: SubmissionExit | None, status: Status | None) -> float | None:
-    """Return the time from the launch to the first commit: by the exit, before that by the status."""
+def _times(led: SubmissionLed | None, left: SubmissionExit | None, status: Status | None) -> StartTimes:
+    """Return the times of a start: by the exit, before that by the status."""
     if left is not None:
-        return left.first_commit_seconds
+        return left.times
     told = status is not None and led is not None and status.epoch == led.epoch
-    return status.first_commit_seconds if status is not None and told else None
+    return status.times if status is not None and told else StartTimes()
 
 
 def _of_runs(paths: JobPaths, numbers: list[int]) -> Reads:

@@ -24,6 +24,7 @@ from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.model import AcceptedLoss, JobState, QueryStatus, StandbyCount, Status
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
+from airflow_provider_ha.jobs.runs.submissions import StartTimes
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.clusters.jobs_helpers import BLOB, lead, submit
@@ -182,10 +183,11 @@ def test_the_first_commit_is_in_the_status_at_once(
 ) -> None:
     writer.publish_status(None)
 
-    writer.first_commit_seconds = lambda: 9.25
+    committed = StartTimes(committed_at=datetime(2026, 1, 2, tzinfo=timezone.utc))
+    writer.start_times = lambda: committed
     writer.publish_status(None)
 
-    assert Status.from_bytes(coordinator.get(paths.status).data, source="the status").first_commit_seconds == 9.25
+    assert Status.from_bytes(coordinator.get(paths.status).data, source="the status").times == committed
 
 
 def test_the_status_says_how_many_checkpoints_have_failed_without_a_write_for_each(

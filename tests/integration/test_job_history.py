@@ -26,11 +26,14 @@ from airflow_provider_ha.jobs.model import JobState, Status
 from airflow_provider_ha.jobs.move.move_records import MoveRecord
 from airflow_provider_ha.jobs.observe import create_job, list_jobs, read_status
 from airflow_provider_ha.jobs.run_history import read_history
-from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, SubmissionExit
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
 from tests.support.clusters.shown_cluster import HOURS, ShownJob, break_storage, now, write_cluster
+
+
+SECOND = timedelta(seconds=1)
 
 
 @pytest.fixture
@@ -212,15 +215,41 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
 def test_each_epoch_has_the_time_to_its_first_commit(coordinator: Coordinator, orders: ShownJob) -> None:
     at = now()
     orders.submit(at - HOURS).lead(at - HOURS).lose(at, proven=False)
-    left = SubmissionExit(code=-9, first_commit_seconds=14.5, at=at)
+    left = SubmissionExit(code=-9, times=StartTimes(launched_at=at, committed_at=at + 14.5 * SECOND), at=at)
     coordinator.commit(Create(orders.paths.submission_exit(1, 1), left.to_bytes()))
     orders.submit_again(at).lead(at)
-    status = Status(state=JobState.RUNNING, run=1, epoch=2, first_commit_seconds=9.25, at=at)
+    times = StartTimes(launched_at=at, committed_at=at + 9.25 * SECOND)
+    status = Status(state=JobState.RUNNING, run=1, epoch=2, times=times, at=at)
     coordinator.commit(Create(orders.paths.status, status.to_bytes()))
 
     (run,) = history_view(read_history(coordinator, orders.paths)).runs
 
     assert [epoch.first_commit_seconds for epoch in run.epochs] == [9.25, 14.5]
+
+
+def test_a_recovery_shows_its_phases_from_the_proof_of_death_to_the_first_commit(
+    coordinator: Coordinator, orders: ShownJob
+) -> None:
+    at = now()
+    orders.submit(at - HOURS).lead(at - HOURS).lose(at, proven=False)
+    coordinator.commit(Create(orders.paths.submission_exit(1, 1), SubmissionExit(code=-9, at=at).to_bytes()))
+    orders.submit_again(at + SECOND).lead(at + 3 * SECOND)
+    times = StartTimes(bound_at=at + 3.5 * SECOND, started_at=at + 4 * SECOND, committed_at=at + 6 * SECOND)
+    status = Status(state=JobState.RUNNING, run=1, epoch=2, times=times, at=at)
+    coordinator.commit(Create(orders.paths.status, status.to_bytes()))
+
+    (run,) = history_view(read_history(coordinator, orders.paths)).runs
+
+    recovered, first = run.epochs
+    assert first.phases == {}
+    assert recovered.phases == {
+        "submit": 1.0,
+        "lead": 2.0,
+        "bind": 0.5,
+        "start": 0.5,
+        "commit": 2.0,
+        "total": 6.0,
+    }
 
 
 def test_of_a_history_the_newest_epochs_are_read_and_the_others_counted(

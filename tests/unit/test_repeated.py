@@ -313,6 +313,8 @@ def test_a_loss_without_a_proof_of_death_is_submitted_again_after_the_last_sign_
         dead_at=None,
         submitted_at=NOON + timedelta(seconds=20),
         led_at=NOON + timedelta(seconds=25),
+        bound_at=None,
+        started_at=None,
         committed_at=None,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartKind
+from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes
 from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrilledQuery, DrillVerdict
 
@@ -196,6 +197,9 @@ class EpochView(View):
         for a driver that has not led.
     :param first_commit_seconds: Time from the launch of the driver to its first commit; ``null`` when it has made none,
         or this is not known.
+    :param phases: Phase of its start -> seconds, after the loss of a driver: ``submit`` (from the proof of that death),
+        ``lead``, ``bind`` (the lost epoch is fenced, the working directory is current), ``start`` (of a query),
+        ``commit`` (of a batch) and ``total``. Phases that are not completed, or not known, are left out.
     :param standby: Whether the driver was a standby driver before it led: it did not start for this submission.
     """
 
@@ -215,6 +219,7 @@ class EpochView(View):
     recovered_at: datetime | None
     class_archive: str = ""
     first_commit_seconds: float | None = None
+    phases: dict[str, float] = {}
     standby: bool = False
 
 
@@ -275,8 +280,8 @@ def history_view(history: JobHistory) -> HistoryView:
 def _run(history: RunHistory, leader: LeaderInfo | None) -> RunHistoryView:
     run, result = history.run, history.result
     # A run whose submissions cannot be read has no attempt.
-    following = zip(history.attempts, (*history.attempts[1:], None), strict=False)
-    epochs = [_epoch(history, attempt, later, leader) for attempt, later in following]
+    around = zip((None, *history.attempts), history.attempts, (*history.attempts[1:], None), strict=False)
+    epochs = [_epoch(history, before, attempt, later, leader) for before, attempt, later in around]
     return RunHistoryView(
         run=run.number,
         started_from=run.start.kind,
@@ -300,7 +305,9 @@ def _source(history: RunHistory) -> str | None:
     return f"{name} of {start.source_job}" if start.source_job else name
 
 
-def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader: LeaderInfo | None) -> EpochView:
+def _epoch(
+    history: RunHistory, before: Attempt | None, attempt: Attempt, later: Attempt | None, leader: LeaderInfo | None
+) -> EpochView:
     submission, led = attempt.submission, attempt.led
     end = _end(history, attempt, later, leader)
     return EpochView(
@@ -319,9 +326,26 @@ def _epoch(history: RunHistory, attempt: Attempt, later: Attempt | None, leader:
         recovered_by=attempt.recovery.by if attempt.recovery is not None else None,
         recovered_at=attempt.recovery.at if attempt.recovery is not None else None,
         class_archive=led.class_archive if led is not None else "",
-        first_commit_seconds=attempt.first_commit_seconds,
+        first_commit_seconds=attempt.times.first_commit_seconds,
+        phases=_phases(before, attempt),
         standby=submission.standby,
     )
+
+
+def _phases(before: Attempt | None, attempt: Attempt) -> dict[str, float]:
+    """Return the phases of a recovery; empty for the first attempt of a run, and for one that has not led."""
+    if before is None or attempt.led is None:
+        return {}
+    times = RecoveryTimes(
+        alive_at=None,
+        dead_at=before.exit.at if before.exit is not None else None,
+        submitted_at=attempt.submission.created_at,
+        led_at=attempt.led.at,
+        bound_at=attempt.times.bound_at,
+        started_at=attempt.times.started_at,
+        committed_at=attempt.times.committed_at,
+    )
+    return {name: round(seconds, 2) for name, seconds in times.phases.items()}
 
 
 def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leader: LeaderInfo | None) -> End:

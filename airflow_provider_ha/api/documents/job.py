@@ -293,7 +293,7 @@ def job_view(
         moved=MovedView.of(moved) if moved is not None else None,
         metrics=status.metrics if status else "",
         class_archive=status.class_archive if status else "",
-        first_commit_seconds=status.first_commit_seconds if status else None,
+        first_commit_seconds=status.times.first_commit_seconds if status else None,
         standbys=standbys or StandbysView(),
     )
 

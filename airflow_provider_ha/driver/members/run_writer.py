@@ -41,6 +41,7 @@ from airflow_provider_ha.jobs.operations.operations import ending_ops
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore
 from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.runs.submissions import StartTimes
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.redaction import public
 
@@ -146,7 +147,7 @@ class JobWriter:
     :param application: Returns the script's current Spark application.
     :param standby_drivers: Number of standby drivers that the job requests.
     :ivar failed_checkpoints: Returns the number of checkpoints that could not be taken.
-    :ivar first_commit_seconds: Returns the time from the launch of the driver to its first commit; ``None`` before it.
+    :ivar start_times: Returns when the driver completed the phases of its start.
     :ivar class_archive: How the JVM has loaded its classes (``Status``).
     """
 
@@ -182,7 +183,7 @@ class JobWriter:
         self._metrics = ""
         self._loss: AcceptedLoss | None = None
         self.failed_checkpoints: Callable[[], int] = lambda: 0
-        self.first_commit_seconds: Callable[[], float | None] = lambda: None
+        self.start_times: Callable[[], StartTimes] = StartTimes
         self.class_archive = ""
         self._written: tuple[object, ...] | None = None
         self._ended = False
@@ -287,7 +288,7 @@ class JobWriter:
         resting = tuple(query.name for query in self._registry.resting)
         failed = self.failed_checkpoints() > 0  # the message reports each; the figure follows within a minute
         said = (self._state, checkpoint, self._message, resting, self._application(), self._stalled, self._metrics)
-        return (*said, failed, self.first_commit_seconds(), self._standbys.count)
+        return (*said, failed, self.start_times(), self._standbys.count)
 
     def _figures_are_due(self, batches: Mapping[str, int]) -> bool:
         return batches != self._shown and self._clock.lease_time() - self._written_at >= FIGURES_SECONDS
@@ -364,7 +365,7 @@ class JobWriter:
             failed_checkpoints=self.failed_checkpoints(),
             loss=self._loss,
             class_archive=self.class_archive,
-            first_commit_seconds=self.first_commit_seconds(),
+            times=self.start_times(),
             standbys=None if self._state.terminal else self._standbys.count,
             at=self._clock.now(),
         )

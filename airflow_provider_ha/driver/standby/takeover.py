@@ -58,10 +58,12 @@ class Takeover:
     :param spec: The standby driver.
     :param graph: Graph of the run.
     :ivar changed: Set when the run may need another look.
+    :ivar lost_at: When the last loss was first seen, in seconds since 1970.
     """
 
     def __init__(self, job: JobRecords, spec: DriverSpec, run: Run, graph: JobGraph) -> None:
         self.changed = threading.Event()
+        self.lost_at = 0.0
         self._job = job
         self._spec = spec
         self._run = run
@@ -82,7 +84,9 @@ class Takeover:
             if self._job.coordinator.find(paths.run_result(self._spec.run), watch=self.changed.set) is not None:
                 raise RunOverError(f"run {self._spec.run} is over")
             if self._job.coordinator.find(paths.leader, watch=self.changed.set) is not None:
+                self.lost_at = 0.0
                 return LOOK_SECONDS
+            self.lost_at = self.lost_at or time.time()
             return self._take_over()
         except HaError as error:
             if not error.retryable:

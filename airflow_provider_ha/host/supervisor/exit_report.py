@@ -264,7 +264,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         ran=spec.home.running.exists(),
         started=spec.home.started.exists(),
         committed=spec.home.committed.exists(),
-        first_commit_seconds=spec.home.first_commit_seconds(),
+        times=spec.home.start_times(),
         at=SystemClock().now(),
     )
     with connected(spec) as job:

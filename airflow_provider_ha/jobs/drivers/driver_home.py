@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
@@ -24,7 +25,7 @@ from typing import BinaryIO
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import LogMissingError
 from airflow_provider_ha.jobs.job_graph import Blob
-from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, Submission
 from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -247,6 +248,11 @@ class DriverHome:
         return self.directory / "running"
 
     @property
+    def bound(self) -> Path:
+        """Empty file that the driver creates once its working directory is current."""
+        return self.directory / "bound"
+
+    @property
     def started(self) -> Path:
         """Empty file that the driver creates once the script has started a query."""
         return self.directory / "started"
@@ -269,18 +275,23 @@ class DriverHome:
         """Output of the supervisor."""
         return self.directory / "supervisor.log"
 
-    def first_commit_seconds(self) -> float | None:
-        """Return the time from the launch of the driver to the first commit of a query; ``None`` before it.
-
-        The launch of a standby driver is its promotion.
-        """
-        try:
-            launched, committed = (path.stat().st_mtime for path in (self.properties, self.committed))
-        except OSError:
-            return None
-        return round(committed - launched, 2)
+    def start_times(self) -> StartTimes:
+        """Return when the driver completed the phases of its start, by the times of its files."""
+        return StartTimes(
+            launched_at=_written_at(self.properties),
+            bound_at=_written_at(self.bound),
+            started_at=_written_at(self.started),
+            committed_at=_written_at(self.committed),
+        )
 
     def forget_spec(self) -> None:
         """Remove the private file, whose readers have read it, because it holds secrets. A disk fault is ignored."""
         with contextlib.suppress(OSError):
             self.spec.unlink(missing_ok=True)
+
+
+def _written_at(path: Path) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+    except OSError:
+        return None

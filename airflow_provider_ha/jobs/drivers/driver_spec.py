@@ -147,6 +147,10 @@ class DriverSpec(Model):
         """Create the marker file for a running job. If a disk fault prevents it, the next submission may come later."""
         _note(self.home.running)
 
+    def note_bound(self) -> None:
+        """Create the marker file for a current working directory."""
+        _note(self.home.bound)
+
     def note_started(self) -> None:
         """Create the marker file for a started query."""
         _note(self.home.started)
@@ -173,8 +177,10 @@ class DriverSpec(Model):
 
 
 def _note(path: Path) -> None:
+    """Create a marker once: its time is that of the event."""
     with contextlib.suppress(OSError):
-        write_private(path, b"")
+        if not path.exists():
+            write_private(path, b"")
 
 
 def write_session(path: Path, credentials: SessionCredentials) -> None:

@@ -65,6 +65,8 @@ class RecoveryTimes:
     :param dead_at: Time of the proof that all its processes are dead.
     :param submitted_at: Time of the next submission.
     :param led_at: Time at which that one became the leader.
+    :param bound_at: Time at which its working directory was current: the lost epoch is fenced, its files are forked.
+    :param started_at: Time at which the script had started a query.
     :param committed_at: Time at which it committed its first batch.
     """
 
@@ -72,6 +74,8 @@ class RecoveryTimes:
     dead_at: datetime | None
     submitted_at: datetime
     led_at: datetime
+    bound_at: datetime | None
+    started_at: datetime | None
     committed_at: datetime | None
 
     @property
@@ -81,7 +85,9 @@ class RecoveryTimes:
             ("detect", self.alive_at, self.dead_at),
             ("submit", self.dead_at or self.alive_at, self.submitted_at),
             ("lead", self.submitted_at, self.led_at),
-            ("commit", self.led_at, self.committed_at),
+            ("bind", self.led_at, self.bound_at),
+            ("start", self.bound_at, self.started_at),
+            ("commit", self.started_at, self.committed_at),
             ("total", self.alive_at or self.dead_at, self.committed_at),
         )
         return {

@@ -200,6 +200,28 @@ class SubmissionLed(Record):
     class_archive: str = ""
 
 
+class StartTimes(Model):
+    """When a driver completed the phases of its start, by the clock of its host; ``None`` for a phase not completed.
+
+    :param launched_at: Its JVM was started; of a standby driver: it saw the loss.
+    :param bound_at: Its working directory was current: the lost epoch is fenced, its files are forked.
+    :param started_at: The script had started a query.
+    :param committed_at: A query had committed a batch that no earlier driver had planned.
+    """
+
+    launched_at: datetime | None = None
+    bound_at: datetime | None = None
+    started_at: datetime | None = None
+    committed_at: datetime | None = None
+
+    @property
+    def first_commit_seconds(self) -> float | None:
+        """Time from the launch to the first commit; ``None`` before it."""
+        if self.launched_at is None or self.committed_at is None:
+            return None
+        return round((self.committed_at - self.launched_at).total_seconds(), 2)
+
+
 NOT_LAUNCHED = 70  # EX_SOFTWARE: the exit code of a submission that never had a driver
 
 
@@ -218,7 +240,7 @@ class SubmissionExit(Record):
     :param ran: Whether the job was RUNNING under it: every query had committed a batch, or found no data.
     :param started: Whether its script had started a query.
     :param committed: Whether a query had committed a batch that no earlier driver had planned.
-    :param first_commit_seconds: Time from the launch of the driver to its first commit; ``None`` without one.
+    :param times: When the driver completed the phases of its start.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -236,7 +258,7 @@ class SubmissionExit(Record):
     ran: bool = False
     started: bool = False
     committed: bool = False
-    first_commit_seconds: float | None = None
+    times: StartTimes = StartTimes()
     at: datetime
 
     @property

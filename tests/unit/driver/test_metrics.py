@@ -25,6 +25,7 @@ from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState, StandbyCount
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.submissions import StartTimes
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 from tests.support.fake.clock import VirtualClock
 
@@ -67,7 +68,12 @@ class Stage:
                 attempt=2,
                 alive_at=now - timedelta(seconds=13),
                 class_archive="class_archive is off",
-                first_commit_seconds=lambda: 9.25,
+                times=lambda: StartTimes(
+                    launched_at=now - timedelta(seconds=9),
+                    bound_at=now - timedelta(seconds=4),
+                    started_at=now - timedelta(seconds=2),
+                    committed_at=now + timedelta(seconds=0.25),
+                ),
                 options=HaOptions(restart_attempts=5),
                 clock=self.clock,
             )
@@ -159,8 +165,8 @@ def test_a_recovery_is_told_with_its_reason_and_its_phases(stage: Stage) -> None
     assert value(samples, "spark_ha_restarts_day", reason="application") == 0
     assert {
         phase: value(samples, "spark_ha_recovery_seconds", phase=phase)
-        for phase in ("detect", "submit", "lead", "commit", "total")
-    } == {"detect": 3.0, "submit": 2.0, "lead": 3.0, "commit": 5.0, "total": 13.0}
+        for phase in ("detect", "submit", "lead", "bind", "start", "commit", "total")
+    } == {"detect": 3.0, "submit": 2.0, "lead": 3.0, "bind": 1.0, "start": 2.0, "commit": 2.0, "total": 13.0}
     assert value(samples, "spark_ha_restart_attempts_limit") == 5
 
 

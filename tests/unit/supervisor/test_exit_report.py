@@ -17,6 +17,7 @@ from airflow_provider_ha.errors import (
 )
 from airflow_provider_ha.host.supervisor import exit_report, in_place, main
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
+from airflow_provider_ha.jobs.drivers.driver_spec import _note
 from tests.support.clusters.dead_driver import DEATH, SPEC, failing
 
 
@@ -40,16 +41,28 @@ def test_an_exit_that_cannot_be_written_is_left_to_the_session(
     following.assert_not_called()
 
 
-def test_the_first_commit_counts_from_the_launch(tmp_path: Path) -> None:
+def test_the_times_of_a_start_are_those_of_its_files(tmp_path: Path) -> None:
     home = DriverHome(tmp_path)
     home.properties.touch()
     os.utime(home.properties, (100.0, 100.0))
-    before = home.first_commit_seconds()
+    before = home.start_times()
 
     home.committed.touch()
     os.utime(home.committed, (109.25, 109.25))
 
-    assert (before, home.first_commit_seconds()) == (None, 9.25)
+    assert (before.bound_at, before.first_commit_seconds) == (None, None)
+    assert home.start_times().first_commit_seconds == 9.25
+
+
+def test_a_marker_has_the_time_of_its_first_event(tmp_path: Path) -> None:
+    """A script may start queries for as long as it runs."""
+    home = DriverHome(tmp_path)
+    _note(home.started)
+    os.utime(home.started, (100.0, 100.0))
+
+    _note(home.started)
+
+    assert home.started.stat().st_mtime == 100.0
 
 
 def test_a_driver_that_never_wrote_has_no_last_lines(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from airflow_provider_ha.jobs.condition import decide
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle, LastFailure, SubmissionStarted
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, LastFailure, StartTimes, SubmissionStarted
 from airflow_provider_ha.jobs.runs.watchers import WatchStatus
 from airflow_provider_ha.jobs.status import JobStatus
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_run, a_start, a_status, a_submission
@@ -217,7 +217,12 @@ def test_a_job_whose_supervisor_has_started_no_driver_says_why() -> None:
 
 
 def test_a_job_shows_how_fast_its_driver_has_started() -> None:
-    status = a_status().model_copy(update={"class_archive": "used", "first_commit_seconds": 9.25})
+    status = a_status().model_copy(
+        update={
+            "class_archive": "used",
+            "times": StartTimes(launched_at=NOON, committed_at=NOON + timedelta(seconds=9.25)),
+        }
+    )
     job: JobStatus = JobStatus(job_id="j", leader=LEADER, status=status)
 
     shown = job_view(job, decide(job, None, NOON), WatchStatus())
