@@ -41,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
             "checkpoint",
             "stop",
             "cancel",
+            "hand_over",
             "delete_job",
             "move",
             "select_checkpoint",

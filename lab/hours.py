@@ -65,8 +65,8 @@ class HourTests:
         """What is done and what has to hold."""
         return (
             f"Each test with the marker `{MARKER}`, which `make test-long` has no time for: one file after the other,"
-            " each in a separate process. No test fails, and each file runs one test at least. A test that passed runs"
-            " again with `--again`; the commit says what it ran on."
+            " each in a separate process. No test fails, and each file runs one test at least. The commit says what a"
+            " test ran on: one that has passed is not run again by itself."
         )
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:

@@ -15,7 +15,7 @@ _HEAD = """\
 
 Tests of hours are not part of `make test` or `make test-long`. `make proof SUITE=name` runs them, continues after an
 interruption, and writes the results here. `make proof SUITE=tests` runs the tests with the marker `hours`, one file
-after the other, and shows the commit at which each file ran; `--again` runs those that passed once more.
+after the other, and shows the commit at which each file ran.
 """
 
 

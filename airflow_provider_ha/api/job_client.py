@@ -12,7 +12,7 @@ from airflow_provider_ha.checkpoints.store.retention_policy import SavepointRete
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_store import SavepointStore
 from airflow_provider_ha.checkpoints.verify.verification import Depth
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.errors import ConfigurationError
+from airflow_provider_ha.errors import ConfigurationError, JobStateError
 from airflow_provider_ha.jobs import job_stores
 from airflow_provider_ha.jobs.job_context import CallerIdentity, JobContext, refuse_others
 from airflow_provider_ha.jobs.job_graph import Blob, JobGraph
@@ -232,6 +232,41 @@ class JobClient:
             savepoint=savepoint,
             seen=self._acting.run,
         )
+
+    def request_hand_over(self, *, operation_id: str, requested_by: str) -> Operation:
+        """Ask the driver to end at a batch boundary, so that a ready standby driver continues without a repeated batch.
+
+        :raises JobStateError: The job has no leader, or no standby driver is ready.
+        """
+        known = self.operation(operation_id)  # a request that is repeated finds its answer, whoever leads now
+        if known is None and not self._has_standby(self._led_run("hand over")):
+            raise JobStateError(
+                f"job {self.job_id!r} has no standby driver that is ready, so nothing can be handed over",
+                next_step=f"`spark-ha job show {self.job_id}` shows its standby drivers; the option standby_drivers "
+                "starts them",
+            )
+        return self._request(OperationKind.HAND_OVER, operation_id, {}, requested_by)
+
+    def request_fail_over(self, *, operation_id: str, requested_by: str) -> Operation:
+        """Ask the driver to kill its JVM and itself: a rehearsal of a loss, with or without a standby driver.
+
+        :raises JobStateError: The job has no leader.
+        """
+        if self.operation(operation_id) is None:
+            self._led_run("fail over")
+        return self._request(OperationKind.FAIL_OVER, operation_id, {}, requested_by)
+
+    def _led_run(self, what: str) -> int:
+        leader = self.snapshot().leader
+        if leader is None:
+            raise JobStateError(
+                f"job {self.job_id!r} has no leader that could {what}",
+                next_step=f"`spark-ha job show {self.job_id}` shows its state",
+            )
+        return leader.run
+
+    def _has_standby(self, run: int) -> bool:
+        return StandbyStore(self._job.coordinator, self._job.paths, run).is_ready()
 
     def delete(
         self, *, requested_by: str, keep_savepoints: bool = False, dry_run: bool = False

@@ -17,7 +17,8 @@ _WORDS = Arg(  # type: ignore[no-untyped-call]  # Airflow's Arg has no annotatio
 )
 
 _NOUNS = {
-    "job": "submit, list, show, leader, history, graph, logs, stop, cancel, restore, recover, move, release",
+    "job": "submit, list, show, leader, history, graph, logs, stop, cancel, hand-over, fail-over, restore, recover, "
+    "move, release",
     "checkpoint": "checkpoints of a job or a directory: list, show, trigger, verify, plan",
     "savepoint": "list, show, trigger, create, verify, export, import, restore",
     "drill": "rehearsals of a restore: run, list",

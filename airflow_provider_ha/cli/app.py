@@ -24,7 +24,16 @@ from airflow_provider_ha.cli import (
 )
 from airflow_provider_ha.cli.cluster import recover_job
 from airflow_provider_ha.cli.exit_codes import RootGroup, exit_code
-from airflow_provider_ha.cli.job_actions import SUBMIT_EXAMPLES, cancel, move, release, stop, submit
+from airflow_provider_ha.cli.job_actions import (
+    SUBMIT_EXAMPLES,
+    cancel,
+    fail_over,
+    hand_over,
+    move,
+    release,
+    stop,
+    submit,
+)
 from airflow_provider_ha.cli.restore import plan, restore
 from airflow_provider_ha.cli.session import ClusterTarget
 from airflow_provider_ha.cli.verify import verify_directory
@@ -40,8 +49,8 @@ app = typer.Typer(
     epilog=(
         "Example: spark-ha job submit count count.py -- in out\n\n"
         "Exit codes: 0 done or true, 1 the answer is no, 2 the answer is unknown, 64 called wrongly, 130 Ctrl-C came "
-        "before the answer of `job stop`, `job cancel`, `checkpoint trigger` or `savepoint trigger`; of `job submit` "
-        "it is 2."
+        "before the answer of `job stop`, `job cancel`, `job hand-over`, `job fail-over`, `checkpoint trigger` or "
+        "`savepoint trigger`; of `job submit` it is 2."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -51,6 +60,8 @@ app.add_typer(job.app, name="job")
 job.app.command("submit", epilog=SUBMIT_EXAMPLES)(submit)
 job.app.command("stop")(stop)
 job.app.command("cancel")(cancel)
+job.app.command("hand-over")(hand_over)
+job.app.command("fail-over")(fail_over)
 job.app.command("restore")(restore)
 job.app.command("recover")(recover_job)
 job.app.command("move")(move)

@@ -29,6 +29,7 @@ from airflow_provider_ha.cli.job_requests import (
     asking,
     await_operation,
     await_run,
+    await_takeover,
     who,
 )
 from airflow_provider_ha.cli.savepoint_target import assigned
@@ -38,8 +39,10 @@ from airflow_provider_ha.cli.session import (
     DryRun,
     Force,
     JobId,
+    Yes,
     answer,
     cluster,
+    confirm,
     help_examples,
     other_cluster,
     reported,
@@ -342,6 +345,45 @@ def cancel(
         job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
         operation = job.request_cancel(operation_id=asked.request_id, requested_by=by, savepoint=savepoint)
         await_operation(job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
+
+
+def hand_over(
+    context: typer.Context,
+    job_id: JobId,
+    wait: WaitSeconds = 120.0,
+    request_id: RequestId = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a ready standby driver continue a job, between two batches: none is repeated. Exit 1: none is ready.
+
+    Prints the phases of the takeover. Ctrl-C ends the wait, not the hand-over (exit 130).
+    """
+    with asking(job_id, "hand-over", request_id) as asked, cluster(context, as_json=as_json) as client:
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
+        operation = job.request_hand_over(operation_id=asked.request_id, requested_by=by)
+        await_takeover(client, job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
+
+
+def fail_over(
+    context: typer.Context,
+    job_id: JobId,
+    wait: WaitSeconds = 120.0,
+    request_id: RequestId = None,
+    yes: Yes = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rehearse the loss of a driver: it kills its JVM and itself, and another driver continues. Exit 0: it is RUNNING.
+
+    Prints the phases of the recovery, with or without a standby driver. The batch in flight is repeated. Ctrl-C ends
+    the wait, not the kill (exit 130).
+    """
+    confirm(f"the driver of job {job_id!r} is not killed", "Kill it?", yes=yes, as_json=as_json)
+    with asking(job_id, "fail-over", request_id) as asked, cluster(context, as_json=as_json) as client:
+        job, by = client.job(job_id, acting=CallerIdentity(force=force)), who()
+        operation = job.request_fail_over(operation_id=asked.request_id, requested_by=by)
+        await_takeover(client, job, asked.made(operation, by=by), seconds=wait, as_json=as_json)
 
 
 def release(context: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:

@@ -18,7 +18,9 @@ from typing import Annotated, Any, TypeVar
 import typer
 from tenacity import Retrying, retry_if_result, stop_after_delay, stop_never, wait_exponential
 
+from airflow_provider_ha.api.documents.history import EpochView, TakeoverView, history_view
 from airflow_provider_ha.api.documents.operation import OperationView
+from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.cli import console
 from airflow_provider_ha.cli.exit_codes import Exit
@@ -36,6 +38,7 @@ from airflow_provider_ha.jobs.model import JobState, Operation, OperationState
 from airflow_provider_ha.jobs.operations.stop import UnansweredStop
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import last_failure
+from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_name
 
@@ -185,6 +188,67 @@ def await_operation(job: JobClient, operation: Operation, *, seconds: float, as_
             }
         )
     answer(yes=operation.state is OperationState.COMPLETED or not operation.state.final)
+
+
+def await_takeover(client: HaClient, job: JobClient, operation: Operation, *, seconds: float, as_json: bool) -> None:
+    """Wait until another driver runs the job after *operation*, print the phases of its start, and exit.
+
+    :raises OutcomeUnknownError: No other driver runs the job in time; the operation may still be executed.
+    """
+    taken: EpochView | None = None
+    if seconds:
+        end = time.monotonic() + seconds
+        with console.phases(quiet=as_json) as tell:
+            operation = _final(job, operation, seconds, tell)
+            if operation.state is OperationState.COMPLETED:
+                taken = _next_epoch(client, job, operation, end - time.monotonic(), tell)
+    if as_json:
+        console.print_json(TakeoverView(job_id=job.job_id, operation=OperationView.of(operation), epoch=taken))
+    else:
+        console.print_fields(
+            {
+                "operation": operation.operation_id,
+                "state": operation.state.value,
+                **({"error": operation.error} if operation.error else {}),
+                **({} if taken is None else _fields_of(taken)),
+            }
+        )
+    answer(yes=operation.state is OperationState.COMPLETED or not operation.state.final)
+
+
+def _fields_of(taken: EpochView) -> dict[str, object]:
+    return {
+        "epoch": taken.epoch,
+        "attempt": f"{taken.attempt}, promoted standby driver" if taken.standby else taken.attempt,
+        "host": taken.host,
+        **{f"{name}, s": seconds for name, seconds in taken.phases.items()},
+    }
+
+
+def _next_epoch(
+    client: HaClient, job: JobClient, operation: Operation, seconds: float, tell: Callable[[str, float], None]
+) -> EpochView:
+    """Return the epoch after that of *operation*, once its driver is RUNNING."""
+    begin, state = time.monotonic(), ""
+
+    def look() -> EpochView | None:
+        nonlocal state
+        snapshot = job.snapshot()
+        state = snapshot.state.value
+        if snapshot.leader is not None and snapshot.epoch > (operation.epoch or 0) and state == JobState.RUNNING.value:
+            history = history_view(read_history(client.coordinator, client.paths.job(job.job_id), epochs=2))
+            return history.runs[0].epochs[0]
+        tell(f"{state}: waiting for the next driver", time.monotonic() - begin)
+        return None
+
+    found = _polled(look, seconds)
+    if found is None:
+        raise OutcomeUnknownError(
+            f"job {job.job_id!r} is {state}: no driver was RUNNING within {seconds:.0f} s after that of epoch "
+            f"{operation.epoch}",
+            next_step=f"`spark-ha job show {job.job_id}` shows its state, and who recovers it",
+        )
+    return found
 
 
 def _shown(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ from airflow_provider_ha.jobs.removal.past_runs import PastRuns
 from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
 from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.runs.run_store import RunStore, start_of_run
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.uris import hadoop_uri
@@ -272,6 +273,7 @@ class Assembly:
             working=parts.origin.key,
             savepoint=savepoints.create,
             drain=ending.drain,
+            has_standby=StandbyStore(self.led.coordinator, self.led.paths, self.led.run.number).is_ready,
         )
         return OperationsLoop(
             coordinator=self.led.coordinator,
@@ -285,6 +287,9 @@ class Assembly:
                 stop=stop.run,
                 stopped=ending.stopped,
                 cancel=ending.cancel,
+                hand_over=stop.hand_over,
+                make_way=ending.make_way,
+                jvm_is_gone=self.way_out.has_lost_jvm,
                 checkpoint=lambda _: requested_checkpoint(parts.publisher),
             ),
             run=self.led.run.number,

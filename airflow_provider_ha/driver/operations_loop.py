@@ -1,4 +1,4 @@
-"""Serves the requests to the running job: savepoint, checkpoint, stop, cancel, dispose.
+"""Serves the requests to the running job: savepoint, checkpoint, stop, cancel, dispose, hand-over, fail-over.
 
 Two threads: one polls for requests and cancels immediately, the other executes one request after the other. So a
 hanging stop can still be cancelled (design, section 5).
@@ -28,6 +28,7 @@ from airflow_provider_ha.jobs.operations import operations
 
 
 log = logging.getLogger(__name__)
+_LEAVING = (OperationKind.STOP, OperationKind.HAND_OVER, OperationKind.FAIL_OVER)
 _NEEDS_QUERIES = (OperationKind.SAVEPOINT, OperationKind.CHECKPOINT, OperationKind.CANCEL_WITH_SAVEPOINT)
 POLL_SECONDS = 1.0  # in addition to the watch: a watch announces a possible change, never the absence of changes
 
@@ -44,6 +45,9 @@ class OperationHandlers:
     :param stopped: Called after a stop, to end the process; receives the reason if the stop failed half-way.
     :param cancel: Ends the process; the supervisor then ends the run. Called again when it raises.
     :param checkpoint: Returns the operation's result.
+    :param hand_over: Stops every query at a batch boundary.
+    :param make_way: Ends the process after the answer to a hand-over or fail-over; another driver continues.
+    :param jvm_is_gone: Returns whether the JVM has ended, and this process is about to.
     """
 
     ready: Callable[[OperationKind], bool]
@@ -53,6 +57,9 @@ class OperationHandlers:
     stopped: Callable[[str | None], None]
     cancel: Callable[[Operation], None]
     checkpoint: Callable[[Operation], dict[str, Any]]
+    hand_over: Callable[[Operation], None]
+    make_way: Callable[[Operation], None]
+    jvm_is_gone: Callable[[], bool]
 
 
 @dataclass
@@ -155,8 +162,8 @@ class OperationsLoop:
             self._say_it_waits(operation)
             return  # the end of the run answers it, or the next driver starts it again
         try:
-            if operation.operation is OperationKind.STOP:
-                self._stop(operation)
+            if operation.operation in _LEAVING:
+                self._leave(operation)
                 return
             result = self._handler(operation.operation)(operation)
         except LeadershipError:
@@ -164,6 +171,10 @@ class OperationsLoop:
         # Also errors other than outages, such as a file in place of a directory: without an answer the next epoch would
         # start the operation and end in the same way.
         except (HaError, OSError) as error:
+            if operation.operation in _LEAVING and self.handlers.jvm_is_gone():
+                log.warning("operation %s is left to the next driver: the JVM has ended", operation.operation_id)
+                self.handlers.stopped(str(error))
+                return
             log.exception("operation %s failed", operation.operation_id)
             left = error.result if isinstance(error, StopFailedError) else None
             self._answer(operation, partial(operations.fail, error=str(error), result=left))
@@ -237,17 +248,27 @@ class OperationsLoop:
         except NodeMissingError as error:
             log.warning("operation %s is gone, and its answer with it: %s", operation.operation_id, error)
 
-    def _stop(self, operation: Operation) -> None:
-        StopRequest.of(operation)  # first: while an impossible stop holds the end, a script would wait for it
+    def _leave(self, operation: Operation) -> None:
+        kind = operation.operation
+        if kind is OperationKind.STOP:
+            StopRequest.of(operation)  # first: while an impossible stop holds the end, a script would wait for it
         if not self.lifecycle.claim_end():
             return  # the script has ended: the writer of the result answers this operation
         try:
-            self.handlers.stop(operation)
+            if kind is OperationKind.STOP:
+                self.handlers.stop(operation)
+            elif kind is OperationKind.HAND_OVER:
+                self.handlers.hand_over(operation)
         except (HaError, OSError):
             if not self.lifecycle.stopping.is_set():
                 self.lifecycle.give_end_back()  # all queries still run: the next stop, or the script, may end the run
             raise
-        self.handlers.stopped(None)
+        if kind is OperationKind.STOP:
+            self.handlers.stopped(None)
+            return
+        # First the answer: the next driver would begin the operation again.
+        self._answer(operation, partial(operations.complete, result={}))
+        self.handlers.make_way(operation)
 
     def _now(self) -> datetime:
         """Return the wall-clock time by the boot-time clock: a step of the wall clock does not age answers."""
@@ -269,11 +290,13 @@ def abandoned(operation: Operation, run: int, epoch: int) -> str:
     """Return why an open operation will not be done; empty when it will.
 
     A stop, cancel or checkpoint that an earlier epoch started is still wanted. A savepoint is not: an incomplete
-    savepoint is useless, and the requester decides whether a later moment is acceptable.
+    savepoint is useless, and the requester decides whether a later moment is acceptable. Nor is a hand-over or a
+    fail-over: the job has another driver.
     """
     if operation.run != run:
         return f"it was requested of run {operation.run}; run {run} is running"
     taken_before = operation.state is OperationState.RUNNING and (operation.epoch or 0) < epoch
-    if taken_before and operation.operation is OperationKind.SAVEPOINT:
+    once = (OperationKind.SAVEPOINT, OperationKind.HAND_OVER, OperationKind.FAIL_OVER)
+    if taken_before and operation.operation in once:
         return f"the driver of epoch {operation.epoch} died while it worked on it"
     return ""

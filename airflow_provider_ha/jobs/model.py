@@ -361,6 +361,8 @@ class OperationKind(str, Enum):
     CANCEL = "cancel"
     CANCEL_WITH_SAVEPOINT = "cancel-with-savepoint"
     DISPOSE = "dispose"
+    HAND_OVER = "hand-over"
+    FAIL_OVER = "fail-over"
 
 
 class OperationState(str, Enum):

@@ -40,6 +40,7 @@ from airflow_provider_ha.api.documents.history import (
     ReconciledLineView,
     ReconciledView,
     RecoveryView,
+    TakeoverView,
 )
 from airflow_provider_ha.api.documents.job import (
     JobListView,
@@ -56,6 +57,7 @@ from airflow_provider_ha.api.documents.operation import (
     ClusterDeletionView,
     DeletionView,
     MoveView,
+    OperationResultView,
     OperationView,
     RecoveredJobsView,
     SavepointResultView,
@@ -146,6 +148,8 @@ COMMANDS: Mapping[str, Mapping[str, type[View]]] = {
     "drill run": {"": DrillView},
     "examples": {"": CopiedFilesView},
     "job cancel": {"": OperationView},
+    "job fail-over": {"": TakeoverView},
+    "job hand-over": {"": TakeoverView},
     "job graph": {"": GraphView},
     "job history": {"": HistoryView},
     "job leader": {"": JobLeaderView},
@@ -181,6 +185,7 @@ OPERATORS: Mapping[str, Mapping[str, type[View]]] = {
     "SparkHaCheckpointOperator": {"": CheckpointResultView},
     "SparkHaStopOperator": {"": StopResultView},
     "SparkHaCancelOperator": {"": CancelResultView},
+    "SparkHaHandOverOperator": {"": OperationResultView},
     "SparkHaDeleteJobOperator": {"": DeletionView},
     "SparkHaMoveOperator": {"": MoveView},
     "SparkHaRestoreOperator": {"": TaskRunResultView},

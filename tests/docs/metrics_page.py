@@ -34,6 +34,7 @@ Values of `state` are {states}. Values of `event` are the [events](events.md) of
 | `application` | an error of the script, or of a query as written in the script, ended it |
 | `outage` | storage, a connection, memory, an executor, a broker or ZooKeeper was away |
 | `stalled` | it committed nothing although it should have, and the job has `restart_stalled` |
+| `handed over` | a person or a DAG handed the job over to a standby driver |
 | `unfit` | its host lacks a prerequisite that another host has |
 | `killed` | its processes were ended from outside, and it reported nothing |
 | `host` | its death is not proven: its host, or its supervisor, is gone |
@@ -41,7 +42,8 @@ Values of `state` are {states}. Values of `event` are the [events](events.md) of
 
 Phases of a recovery, each up to the next one: `detect` (from the last heartbeat of the lost leader to the proof that
 its processes are dead), `submit` (to the next submission, with the delay of the restart strategy), `lead` (to its
-leadership), `commit` (to its first commit), and `total`. They compare the clocks of the hosts that took part.
+leadership), `bind` (its working directory is current), `start` (of its first query), `commit` (to its first commit),
+and `total`. They compare the clocks of the hosts that took part.
 
 A counter begins at 0 with each driver, and `spark_ha_accepted_losses_total` with each run. `spark_ha_restarts_day` and
 the attempts are read when a driver begins to lead, from the newest 50 attempts of its run. A source that does not

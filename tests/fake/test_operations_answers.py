@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.coordination.coordinator import Delete
 from airflow_provider_ha.driver.ending.stop_job import StopFailedError
-from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop
+from airflow_provider_ha.driver.operations_loop import OperationHandlers, OperationsLoop, abandoned
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.errors import LeadershipError, LeadershipLostError, OperationFailedError
 from airflow_provider_ha.jobs.model import Operation, OperationKind, OperationState
@@ -32,6 +32,7 @@ class Driver:
         self.job = job
         self.work: Callable[[], None] = lambda: None
         self.left: list[str | None] = []
+        self.jvm_is_gone = False
         self.lifecycle = Lifecycle()
         self.loop = OperationsLoop(
             coordinator=job.coordinator,
@@ -46,6 +47,9 @@ class Driver:
                 stop=lambda _: self.work(),
                 stopped=self.left.append,
                 cancel=lambda _: self.work(),
+                hand_over=lambda _: self.work(),
+                make_way=lambda operation: self.left.append(operation.operation.value),
+                jvm_is_gone=lambda: self.jvm_is_gone,
             ),
             run=1,
             clock=SystemClock(),
@@ -115,6 +119,22 @@ def test_a_stop_that_fails_after_that_is_answered_with_what_is_left_and_ends_the
     assert not driver.lifecycle.claim_end(), "the next process has it"
 
 
+def test_a_stop_that_fails_because_the_jvm_has_died_is_left_to_the_next_driver(job: Job) -> None:
+    driver = Driver(job, OperationKind.STOP)
+    driver.jvm_is_gone = True
+
+    def fail() -> None:
+        driver.lifecycle.begin_stop()
+        raise StopFailedError("Error while sending or receiving", {})
+
+    driver.work = fail
+
+    answered = driver.serve()
+
+    assert answered.state is OperationState.RUNNING, "an answer would tell the person that the job runs on"
+    assert len(driver.left) == 1
+
+
 def test_a_stop_of_a_script_that_has_ended_by_itself_is_answered_by_the_writer_of_its_result(job: Job) -> None:
     driver = Driver(job, OperationKind.STOP)
     driver.work = lambda: pytest.fail("the run has its end already")
@@ -134,6 +154,47 @@ def test_what_waits_behind_a_stop_is_not_begun_once_the_queries_are_stopped(job:
     driver.loop._do(driver.loop._work.get(timeout=1))
 
     assert driver.asked().state is OperationState.RUNNING
+
+
+def test_a_hand_over_is_answered_before_its_process_ends(job: Job) -> None:
+    driver = Driver(job, OperationKind.HAND_OVER)
+    driver.work = driver.lifecycle.begin_stop
+
+    answered = driver.serve()
+
+    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["hand-over"])
+    assert not driver.lifecycle.claim_end(), "a script that ends now does not finish the run"
+
+
+def test_a_hand_over_that_is_refused_leaves_the_job_running(job: Job) -> None:
+    driver = Driver(job, OperationKind.HAND_OVER)
+
+    def refuse() -> None:
+        raise OperationFailedError("no standby driver is ready", next_step="Wait for one")
+
+    driver.work = refuse
+
+    answered = driver.serve()
+
+    assert (answered.state, driver.left) == (OperationState.FAILED, [])
+    assert driver.lifecycle.claim_end()
+
+
+def test_a_fail_over_is_answered_before_the_kill_and_stops_no_query(job: Job) -> None:
+    driver = Driver(job, OperationKind.FAIL_OVER)
+    driver.work = lambda: pytest.fail("a rehearsal is a loss in the middle of a batch")
+
+    answered = driver.serve()
+
+    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["fail-over"])
+
+
+@pytest.mark.parametrize("kind", [OperationKind.HAND_OVER, OperationKind.FAIL_OVER])
+def test_a_takeover_that_an_earlier_driver_began_is_not_repeated(job: Job, kind: OperationKind) -> None:
+    """Otherwise the driver that follows ends as well, and so on."""
+    begun = Driver(job, kind).asked().model_copy(update={"state": OperationState.RUNNING, "epoch": 1})
+
+    assert abandoned(begun, run=1, epoch=2) == "the driver of epoch 1 died while it worked on it"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver.standby.takeover import MissedPromotionError, RunOverError
 from airflow_provider_ha.errors import JobStateError
@@ -235,3 +237,25 @@ def test_a_promotion_while_a_late_driver_leads() -> None:
     )
 
     assert ends["FINISHED, 0 launched"] == ends["schedules"]
+
+
+def client_of(world: World) -> JobClient:
+    context: Any = world.job(world.session("a person"))
+    return JobClient(context)
+
+
+@pytest.mark.parametrize("request_it", [JobClient.request_hand_over, JobClient.request_fail_over])
+def test_a_takeover_of_a_lost_job_is_refused(world: World, request_it: Callable[..., Any]) -> None:
+    with pytest.raises(JobStateError, match="has no leader"):
+        request_it(client_of(world), operation_id="op", requested_by="a person")
+
+
+def test_a_hand_over_without_a_ready_standby_driver_is_refused_before_it_is_requested() -> None:
+    world = RUNNING.world()
+    leading(world)
+    client = client_of(world)
+
+    with pytest.raises(JobStateError, match="no standby driver that is ready"):
+        client.request_hand_over(operation_id="op", requested_by="a person")
+
+    assert client.operation("op") is None

@@ -183,6 +183,9 @@ def operations_loop(job: Job, canceled: list[str]) -> OperationsLoop:
         stopped=never,
         ready=lambda _: True,
         checkpoint=never,
+        hand_over=never,
+        make_way=never,
+        jvm_is_gone=never,
     )
     return OperationsLoop(
         coordinator=job.coordinator,

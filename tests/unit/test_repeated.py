@@ -279,13 +279,14 @@ def lost(attempt: int = 1, *, hours: int = 0, **exit_fields: Any) -> SubmissionV
         ({}, RestartReason.KILLED),
         ({"outage": True}, RestartReason.OUTAGE),
         ({"unfit": True}, RestartReason.UNFIT),
+        ({"handed_over": True}, RestartReason.HANDED_OVER),
         ({"decision": "choose"}, RestartReason.OTHER),
         ({"failure": Failure(kind=FailureKind.APPLICATION)}, RestartReason.APPLICATION),
         ({"failure": Failure(kind=FailureKind.OUTAGE)}, RestartReason.OUTAGE),
         ({"failure": Failure(kind=FailureKind.UNKNOWN)}, RestartReason.OTHER),
         ({"failure": Failure(error_class=STALLED)}, RestartReason.STALLED),
     ],
-    ids=["killed", "outage", "unfit", "decision", "application", "broker", "unknown", "stalled"],
+    ids=["killed", "outage", "unfit", "handed over", "decision", "application", "broker", "unknown", "stalled"],
 )
 def test_the_exit_of_a_driver_is_the_reason_of_the_next_attempt(fields: dict[str, Any], reason: RestartReason) -> None:
     assert restart_reason(lost(**fields)) is reason

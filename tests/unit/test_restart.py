@@ -20,6 +20,7 @@ from airflow_provider_ha.jobs.recovery.restart_policy import (
     attempts_used,
     decision_of,
     delay,
+    failures_in_a_row,
     outage_of,
 )
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
@@ -69,6 +70,13 @@ def outage(attempt: int, *, died: float = 0) -> SubmissionView:
     assert view.exit is not None
     reason = "it could not be launched: No space left on device"
     return replace(view, started=None, exit=view.exit.model_copy(update={"outage": True, "reason": reason}))
+
+
+def handed_over(attempt: int) -> SubmissionView:
+    """A submission whose driver a person has replaced by a standby driver."""
+    view = ran(submission(attempt))
+    assert view.exit is not None
+    return replace(view, exit=view.exit.model_copy(update={"handed_over": True}))
 
 
 def failed(attempt: int, failure: Failure, *, died: float = 0, lived: float = 5) -> SubmissionView:
@@ -304,6 +312,16 @@ def test_launches_that_meet_an_outage_use_up_no_attempt() -> None:
 
     assert attempts_used(views, OPTIONS, NOW) == 0
     assert decision == Resubmit(attempt=40, lost_epoch=None, after=60)
+
+
+def test_hand_overs_use_up_no_attempt_delay_nothing_and_are_no_failures() -> None:
+    views = tuple(handed_over(attempt) for attempt in range(1, 9))
+
+    decision = decide(snapshot(*views, epoch_zxid=5), OPTIONS, now=NOW)
+
+    assert attempts_used(views, OPTIONS, NOW) == 0
+    assert decision == Resubmit(attempt=9, lost_epoch=None, after=0)
+    assert failures_in_a_row(views, OPTIONS, NOW, lost=True, led_since=None) == 0
 
 
 def test_losses_between_outages_are_counted() -> None:

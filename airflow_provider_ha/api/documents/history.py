@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from airflow_provider_ha.api.documents.operation import OperationView
 from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartKind
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes
@@ -221,6 +222,18 @@ class EpochView(View):
     first_commit_seconds: float | None = None
     phases: dict[str, float] = {}
     standby: bool = False
+
+
+class TakeoverView(View):
+    """A hand-over or a fail-over that was requested, and the driver that has continued.
+
+    :param operation: The request.
+    :param epoch: The driver that leads since; ``null`` when the request failed, or the command did not wait.
+    """
+
+    job_id: str
+    operation: OperationView
+    epoch: EpochView | None
 
 
 class RunHistoryView(View):

@@ -39,6 +39,7 @@ class ExitCode(IntEnum):
     OUTAGE = 16  # storage or ZooKeeper did not answer before the script began: counts as no attempt
     DECISION_NEEDED = 18  # continuing may lose or repeat rows: the run waits for its user
     UNFIT = 19  # this host lacks something that another host had for the run: counts as no attempt
+    HANDED_OVER = 20  # a standby driver continues; every query has ended at a batch boundary
     CANCELED = 17  # canceled: the supervisor writes the result once all processes are dead
 
 

@@ -86,7 +86,7 @@ class ProcessTerminator:
             flush_files()
 
         try:
-            if code in _ECHOES and self._has_lost_jvm(failure):
+            if code in _ECHOES and self.has_lost_jvm(failure):
                 self.jvm_gone(f"the JVM (pid {self._jvm}) is gone")
             _say([leave_reason, tell_log, flush_output], WORDS_SECONDS)
         finally:
@@ -99,6 +99,12 @@ class ProcessTerminator:
             self._say_last(ExitCode.LEADERSHIP_LOST, f"leadership lost: {reason}", reason)
         finally:  # guard: interrupted-loss-lives-on
             os._exit(ExitCode.LEADERSHIP_LOST)
+
+    def crash(self) -> NoReturn:
+        """Kill the JVM and this process, without a word: what a person rehearses."""
+        self._kill_jvm()
+        while True:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def jvm_gone(self, reason: str) -> NoReturn:
         """End this process because its JVM has ended: the job can no longer be written for."""
@@ -119,7 +125,7 @@ class ProcessTerminator:
         finally:
             os._exit(ExitCode.FAILED)
 
-    def _has_lost_jvm(self, failure: Failure | None) -> bool:
+    def has_lost_jvm(self, failure: Failure | None = None) -> bool:
         """Return whether the JVM has ended: a thread then meets an error of py4j before the watchdog sees the end.
 
         Its sockets are closed some moments before the kernel gives its children to another parent.

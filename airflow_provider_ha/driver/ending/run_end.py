@@ -56,7 +56,7 @@ from airflow_provider_ha.errors import (
     OperationFailedError,
 )
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
+from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, OperationKind, RunEnd
 from airflow_provider_ha.jobs.runs.submissions import MESSAGE_LIMIT, Failure, FailureKind
 
 
@@ -200,6 +200,13 @@ class DriverEnd:
         if not self.parts.lifecycle.script_ended.is_set():
             self._leave_finished()  # the main thread is still the script's
         self.parts.main_thread.finish()
+
+    def make_way(self, operation: Operation) -> NoReturn:
+        """End without a result for a standby driver; after a hand-over in order, after a fail-over by a kill."""
+        if operation.operation is OperationKind.FAIL_OVER:
+            self.way_out.crash()
+        said = f"handed over by operation {operation.operation_id} of {operation.requested_by}"
+        self.way_out.leave(ExitCode.HANDED_OVER, said)
 
     def cancel(self, operation: Operation) -> NoReturn:
         """End immediately, without a result: queries commit until this process and its JVM are dead.

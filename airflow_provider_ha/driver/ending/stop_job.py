@@ -232,6 +232,7 @@ class StopJob:
     :param working: Its key.
     :param savepoint: Takes the additional savepoint: operation -> result of a savepoint operation.
     :param drain: Runs the script a second time in a fork; query -> its output. Called on the main thread.
+    :param has_standby: Returns whether a standby driver is ready.
     """
 
     writer: JobWriter
@@ -243,6 +244,7 @@ class StopJob:
     working: str
     savepoint: Callable[[Operation], dict[str, Any]]
     drain: Callable[[DrainFork], Mapping[str, DrainedQuery]]
+    has_standby: Callable[[], bool]
 
     def run(self, operation: Operation) -> None:
         """Stop the job and end its run.
@@ -270,14 +272,32 @@ class StopJob:
             end=RunEnd.of(operation, result),
         )
 
+    def hand_over(self, operation: Operation) -> None:  # noqa: ARG002  # the operation has no arguments
+        """Stop every query at a batch boundary, for the driver that follows: it repeats no batch.
+
+        No checkpoint is taken: the next driver continues from the working directory, and the pause would be longer.
+
+        :raises OperationFailedError: No standby driver is ready, or the queries did not end at a boundary.
+        """
+        if not self.has_standby():
+            raise OperationFailedError("no standby driver is ready", next_step="`spark-ha job show` names the reason")
+        self._await_whole()
+        self.lifecycle.begin_stop()
+        self.writer.set_message("handing over: waiting for the batches in flight")
+        stop_all(self.registry, self.lifecycle)
+
+    def _await_whole(self) -> None:
+        """Wait until the script has started all queries that the job had."""
+        while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
+            pass
+
     def _stop_queries(self, *, terminate: bool) -> None:
         """Stop every query at a batch boundary, all at the same time. Queries not started yet remain at rest.
 
         :raises OperationFailedError: A query failed, hangs, or did not end at a boundary; or the job cannot be drained,
             and its queries still run.
         """
-        while not (self.registry.whole or self.lifecycle.script_ended.wait(SETTLE_POLL)):
-            pass
+        self._await_whole()
         if terminate and (live := [query.name for query in self.registry.started if query.sink.unplanned]):
             raise OperationFailedError(
                 f"{', '.join(map(repr, live))} cannot be drained: the last batch of a real-time or continuous query "

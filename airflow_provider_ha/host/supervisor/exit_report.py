@@ -265,6 +265,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         started=spec.home.started.exists(),
         committed=spec.home.committed.exists(),
         times=spec.home.start_times(),
+        handed_over=said == ExitCode.HANDED_OVER,
         at=SystemClock().now(),
     )
     with connected(spec) as job:

@@ -28,6 +28,7 @@ class RestartReason(str, Enum):
     STALLED = "stalled"  # it committed nothing although it should have
     UNFIT = "unfit"  # its host lacks something that another one had
     KILLED = "killed"  # its processes are dead, and it reported nothing
+    HANDED_OVER = "handed over"  # a person asked for it
     HOST = "host"  # its death is not proven: its host, or its supervisor, is gone
     OTHER = "other"
 
@@ -37,8 +38,8 @@ def restart_reason(lost: SubmissionView) -> RestartReason:
     left = lost.exit
     if left is None:
         return RestartReason.HOST
-    if left.unfit:
-        return RestartReason.UNFIT
+    if left.handed_over or left.unfit:
+        return RestartReason.HANDED_OVER if left.handed_over else RestartReason.UNFIT
     if left.met_outage:
         return RestartReason.OUTAGE
     if left.failure is None:

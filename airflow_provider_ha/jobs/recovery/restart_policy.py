@@ -325,7 +325,7 @@ def failures_in_a_row(
         if view is submissions[-1] and not lost:
             if led_since is not None and (now - led_since).total_seconds() >= options.restart_reset_after:
                 return 0
-        else:
+        elif view.exit is None or not view.exit.handed_over:
             count += 1
             if _lived_long(view, options, now):
                 return count

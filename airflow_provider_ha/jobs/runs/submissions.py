@@ -241,6 +241,7 @@ class SubmissionExit(Record):
     :param started: Whether its script had started a query.
     :param committed: Whether a query had committed a batch that no earlier driver had planned.
     :param times: When the driver completed the phases of its start.
+    :param handed_over: Whether a person asked for this end, so that a standby driver continues; it is no attempt.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -259,6 +260,7 @@ class SubmissionExit(Record):
     started: bool = False
     committed: bool = False
     times: StartTimes = StartTimes()
+    handed_over: bool = False
     at: datetime
 
     @property
@@ -268,9 +270,12 @@ class SubmissionExit(Record):
 
     @property
     def counts(self) -> bool:
-        """``True`` if the end is an attempt: not after an outage, or a failure of its working directory or its host."""
+        """``True`` if the end is an attempt: not after an outage, or a failure of its working directory or its host.
+
+        Nor if the driver handed the job over.
+        """
         lost_directory = bool(self.decision) or (self.failure is not None and bool(self.failure.refused))
-        return not self.met_outage and not lost_directory and not self.unfit
+        return not (self.met_outage or lost_directory or self.unfit or self.handed_over)
 
 
 LOOPS_FROM = 2  # failures in a row: the first one may be resolved when the next attempt runs

@@ -17,9 +17,11 @@ from airflow_provider_ha.coordination.znode_records import counter_op
 from airflow_provider_ha.jobs.model import OperationKind, OperationState, StandbyCount
 from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.runs.run_store import RunStore
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel
 from airflow_provider_ha.jobs.runs.watchers import release
 from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
+from airflow_provider_ha.operators.hand_over import SparkHaHandOverOperator
 from airflow_provider_ha.operators.savepoint import SparkHaSavepointOperator
 from airflow_provider_ha.operators.stop import SparkHaStopOperator
 from airflow_provider_ha.operators.submit import SparkHaSubmitOperator
@@ -234,6 +236,28 @@ def test_a_checkpoint_is_asked_for_once_and_its_answer_is_the_result(
     assert result == answer | {"job_id": "flights", "run": 1, "operation_id": trigger.operation_id}
 
 
+def test_a_job_is_handed_over_only_to_a_standby_driver_that_is_ready(
+    coordinator: Coordinator, paths: JobPaths, config: HaConfig
+) -> None:
+    submit(coordinator, paths)
+    operator = SparkHaHandOverOperator(task_id="task", job_id="flights")
+    own = Standby(standby_id="s", level=StandbyLevel.SESSION, since=SystemClock().now(), host="h", pid=1)
+
+    with lead(coordinator, paths, config) as leadership:
+        with pytest.raises(AirflowFailException, match="no standby driver that is ready"):
+            operator.execute(context())
+        assert operations.list_operations(coordinator, paths) == []
+
+        coordinator.commit(Create(paths.standbys(1)), Create(paths.standby(1, "s"), own.to_bytes()))
+        deferral(operator, context())
+        [asked] = operations.list_operations(coordinator, paths)
+        operations.complete(leadership, paths, asked, result={}, clock=SystemClock())
+    result, _ = run_task(operator, context(ti_id="cleared"))
+
+    assert asked.operation is OperationKind.HAND_OVER
+    assert result == {"job_id": "flights", "run": 1, "operation_id": asked.operation_id}
+
+
 def test_cancel_works_without_a_driver(coordinator: Coordinator, paths: JobPaths) -> None:
     submit(coordinator, paths)
 
@@ -264,7 +288,13 @@ def test_a_cancel_asks_for_a_savepoint_first_when_its_template_says_so(
 
 @pytest.mark.parametrize(
     "operator_class",
-    [SparkHaStopOperator, SparkHaSavepointOperator, SparkHaCheckpointOperator, SparkHaCancelOperator],
+    [
+        SparkHaStopOperator,
+        SparkHaSavepointOperator,
+        SparkHaCheckpointOperator,
+        SparkHaCancelOperator,
+        SparkHaHandOverOperator,
+    ],
 )
 def test_an_unknown_job_fails_for_good_and_nothing_is_created(
     operator_class: Any, coordinator: Coordinator, paths: JobPaths

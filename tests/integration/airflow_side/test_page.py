@@ -24,7 +24,8 @@ from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
-from airflow_provider_ha.jobs.runs.submissions import Failure
+from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.jobs.runs.submissions import Failure, StartTimes
 from airflow_provider_ha.jobs.runs.watchers import Announcement
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
@@ -179,6 +180,27 @@ def test_a_jobs_page_says_which_attempt_was_a_standby_driver(
     shown = page.get("/jobs/flights").text
 
     assert re.findall(r"400[12](, promoted standby driver)?</span>", shown) == [", promoted standby driver", ""]
+
+
+def test_a_jobs_page_shows_the_phases_of_a_recovery(
+    page: Page, config: HaConfig, coordinator: Coordinator, cluster_paths: ClusterPaths
+) -> None:
+    job, at, second = ShownJob(coordinator, open_store(config), cluster_paths, "flights"), now(), timedelta(seconds=1)
+    job.submit(at).lead(at).lose(at).submit_again(at + second).lead(at + 2 * second)
+    times = StartTimes(bound_at=at + 3 * second, started_at=at + 4 * second, committed_at=at + 8 * second)
+    status = Status(state=JobState.RUNNING, run=1, epoch=2, times=times, at=at)
+    coordinator.commit(Create(job.paths.status, status.to_bytes()))
+
+    shown = page.get("/jobs/flights").text
+
+    assert "recovered in 8.0 s" in shown
+    assert re.findall(r"</span> (\w+ [0-9.]+ s)</span>", shown) == [
+        "submit 1.0 s",
+        "lead 1.0 s",
+        "bind 1.0 s",
+        "start 1.0 s",
+        "commit 4.0 s",
+    ]
 
 
 def test_a_job_that_fails_again_and_again_is_never_green(

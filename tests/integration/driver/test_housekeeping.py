@@ -320,9 +320,7 @@ def _loop(job: Job, *, ready: bool = True) -> OperationsLoop:
     def unexpected(*_: object) -> NoReturn:
         raise AssertionError("nothing is to be done")
 
-    handlers = OperationHandlers(
-        lambda _: ready, unexpected, unexpected, unexpected, unexpected, unexpected, unexpected
-    )
+    handlers = OperationHandlers(lambda _: ready, *[unexpected] * 9)
     return OperationsLoop(
         coordinator=job.coordinator,
         paths=job.paths,

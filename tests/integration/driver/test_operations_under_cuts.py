@@ -111,7 +111,9 @@ def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iter
             paths=paths,
             leadership=leadership,
             lifecycle=Lifecycle(),
-            handlers=OperationHandlers(lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}),
+            handlers=OperationHandlers(
+                lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}, ignore, ignore, bool
+            ),
             run=1,
             clock=SystemClock(),
             failed=errors.append,
@@ -208,7 +210,9 @@ def test_answer_to_an_operation_whose_node_was_removed_ends_no_driver(stage: Sta
         stage.coordinator.commit(Delete(stage.paths.operation(operation.operation_id)))
         return {}
 
-    stage.loop.handlers = OperationHandlers(lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {})
+    stage.loop.handlers = OperationHandlers(
+        lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {}, ignore, ignore, bool
+    )
     stage.ask("gone")
     wait_until(lambda: stage.state("gone") is None, timeout=20, what="the node to be gone")
     stage.ask("next", OperationKind.DISPOSE, savepoint_id="any")
@@ -278,7 +282,7 @@ def _idle_loop(clock: Any) -> OperationsLoop:
         paths=None,  # type: ignore[arg-type]
         leadership=None,  # type: ignore[arg-type]
         lifecycle=Lifecycle(),
-        handlers=OperationHandlers(lambda _: True, nothing, nothing, nothing, nothing, nothing, nothing),
+        handlers=OperationHandlers(lambda _: True, *[nothing] * 9),
         run=1,
         clock=clock,
         failed=nothing,

@@ -82,7 +82,10 @@ def stop_job(publisher: Publisher, registry: QueryRegistry, live: Path, ended: d
         end=lambda state, **said: ended.update(said, state=state),
     )
     area = LinkedWorkArea(live.parent)
-    return StopJob(writer, publisher, registry, lifecycle, MainThread(), area, live.name, lambda _: {}, lambda _: {})
+    main = MainThread()
+    return StopJob(
+        writer, publisher, registry, lifecycle, main, area, live.name, lambda _: {}, lambda _: {}, lambda: False
+    )
 
 
 def asked(mode: str) -> Operation:

@@ -61,7 +61,9 @@ def driver(job: Job, *, older: bool = False) -> Iterator[None]:
             paths=led.paths,
             leadership=led.leadership,
             lifecycle=lifecycle,
-            handlers=OperationHandlers(bool, lambda _: {}, dispose, ignore, ignore, ignore, lambda _: {}),
+            handlers=OperationHandlers(
+                bool, lambda _: {}, dispose, ignore, ignore, ignore, lambda _: {}, ignore, ignore, bool
+            ),
             run=1,
             clock=SystemClock(),
             failed=ignore,

@@ -19,6 +19,7 @@ from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from airflow_provider_ha.operators.hand_over import SparkHaHandOverOperator
 from airflow_provider_ha.operators.move import SparkHaMoveOperator
 from airflow_provider_ha.operators.plan_restore import SparkHaPlanRestoreOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
@@ -44,6 +45,7 @@ TASKS: dict[Any, dict[str, Any]] = {
     SparkHaCheckpointOperator: JOB,
     SparkHaDeleteJobOperator: JOB,
     SparkHaFollowOperator: JOB,
+    SparkHaHandOverOperator: JOB,
     SparkHaMoveOperator: JOB | {"to_spark_ha_conn_id": "other"},
     SparkHaPlanRestoreOperator: JOB,
     SparkHaRecoverJobsOperator: {},

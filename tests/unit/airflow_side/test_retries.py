@@ -27,6 +27,7 @@ from airflow_provider_ha.operators.cancel import SparkHaCancelOperator
 from airflow_provider_ha.operators.checkpoint import SparkHaCheckpointOperator
 from airflow_provider_ha.operators.delete_job import SparkHaDeleteJobOperator
 from airflow_provider_ha.operators.follow import SparkHaFollowOperator
+from airflow_provider_ha.operators.hand_over import SparkHaHandOverOperator
 from airflow_provider_ha.operators.recover_jobs import SparkHaRecoverJobsOperator
 from airflow_provider_ha.operators.restore import SparkHaRestoreOperator
 from airflow_provider_ha.operators.restore_drill import SparkHaRestoreDrillOperator
@@ -61,6 +62,7 @@ EVERY_KIND = [
     (SparkHaStopOperator, JOB, 99, TEN),
     (SparkHaCancelOperator, JOB, 99, TEN),
     (SparkHaCheckpointOperator, JOB, 99, TEN),
+    (SparkHaHandOverOperator, JOB, 99, TEN),
     (SparkHaDeleteJobOperator, JOB, 99, TEN),
     (SparkHaLeaderSensor, JOB, 99, TEN),
     (SparkHaCheckpointSensor, JOB, 99, TEN),

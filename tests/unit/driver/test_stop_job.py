@@ -42,6 +42,7 @@ class Stage:
     """A job with one query, which stops as it is told.
 
     :ivar resting: What the script has not started.
+    :ivar standby: Whether a standby driver is ready.
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +50,7 @@ class Stage:
         self.report = StopReport("q", ended=True, seconds=1.0)
         self.lifecycle = Lifecycle()
         self.resting: list[Any] = []
+        self.standby = False
         self.ended: list[dict[str, Any]] = []
         self.main_thread = MainThread()
         self.drained: list[Path] = []
@@ -78,11 +80,17 @@ class Stage:
         return {}
 
     def stop(self, **arguments: Any) -> None:
+        self._job().run(operation(**arguments))
+
+    def hand_over(self) -> None:
+        self._job().hand_over(operation())
+
+    def _job(self) -> StopJob:
         writer: Any = SimpleNamespace(
             set_message=lambda _: None, set_state=lambda *_: None, end=lambda *_, **said: self.ended.append(said)
         )
         publisher: Any = SimpleNamespace(publish=self._publish)
-        StopJob(
+        return StopJob(
             writer,
             publisher,
             self.registry,
@@ -92,7 +100,8 @@ class Stage:
             self.working.name,
             self._savepoint,
             self._drain,
-        ).run(operation(**arguments))
+            lambda: self.standby,
+        )
 
 
 @pytest.fixture
@@ -125,6 +134,32 @@ def test_a_query_that_ended_within_a_batch_fails_the_stop(stage: Stage) -> None:
 
     with pytest.raises(StopFailedError, match=r"'q' ended at .*, which is no batch boundary"):
         stop_all(stage.registry, stage.lifecycle)
+
+
+def test_a_hand_over_without_a_standby_driver_stops_no_query(stage: Stage) -> None:
+    with pytest.raises(OperationFailedError, match="no standby driver is ready"):
+        stage.hand_over()
+
+    assert not stage.lifecycle.stopping.is_set()
+
+
+def test_a_hand_over_stops_the_queries_and_leaves_the_run_without_a_result(stage: Stage) -> None:
+    stage.standby = True
+    stage.checkpoint = CheckpointError("the next driver takes it")
+
+    stage.hand_over()
+
+    assert stage.lifecycle.stopping.is_set()
+    assert stage.ended == []
+
+
+def test_a_hand_over_whose_query_ended_within_a_batch_fails(stage: Stage) -> None:
+    """The process ends then, and the next driver repeats the batch."""
+    stage.standby = True
+    (stage.working / "q" / "offsets" / "99").write_text("v1\n{}\n0")
+
+    with pytest.raises(StopFailedError, match="no batch boundary"):
+        stage.hand_over()
 
 
 def unplanned(stage: Stage) -> None:
