@@ -38,7 +38,7 @@ class Starter(Protocol):
         """Start the query of *writer*; return its handle."""
 
 
-class SpareSession(Protocol):
+class PreparedSession(Protocol):
     """A session that was made before the script runs."""
 
     def fits(self, wanted: Mapping[str, Any] | None) -> bool:
@@ -58,7 +58,7 @@ class Patches:
         self.lifecycle = lifecycle
         self.registry = registry
         self.starter = starter
-        self.spare: SpareSession | None = None
+        self.spare: PreparedSession | None = None
         self._left: Callable[[], None] | None = None  # ends the session that the script has stopped
         self._stops = False
         self._applied = False
