@@ -1,4 +1,4 @@
-"""Rules for the source: writes to ZooKeeper, the release, and modules that run as programs."""
+"""Rules for the source: writes to ZooKeeper, the release, names of classes, and modules that run as programs."""
 
 from __future__ import annotations
 
@@ -163,3 +163,13 @@ PROGRAMS = {
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_nothing_is_defined_after_the_start_of_a_program(path: Path) -> None:
     assert PROGRAMS[path] == [1]
+
+
+def test_the_name_of_a_public_class_is_unique() -> None:
+    places: dict[str, list[str]] = {}
+    for path, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path)
+
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
