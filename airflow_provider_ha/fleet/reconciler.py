@@ -44,7 +44,9 @@ from airflow_provider_ha.jobs.recovery.lost_runs import recover
 from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit
 from airflow_provider_ha.jobs.removal.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.jobs.runs.run_store import refuse_other_run
+from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.status import JobStatus
+from airflow_provider_ha.jobs.submit.launch import launch_standbys
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
 
 
@@ -61,6 +63,7 @@ class ReconcileOutcome(str, Enum):
     GIVEN_UP = "given up"
     DECISION_NEEDED = "decision needed"
     CLEANED_UP = "cleaned up"
+    REPLENISHED = "replenished"
     QUARANTINED = "put into quarantine"
     IN_QUARANTINE = "in quarantine"
     NOT_KNOWN = "not known"
@@ -75,6 +78,7 @@ class ReconcileTimings:
     :param launch_timeout: Limit for a submission until the engine has it, because its submitter may have died.
     :param start_timeout: Limit for a launched submission until it leads; by default the job's option.
     :param poll: Longest pause between two reads of a waiting job, and after a failure.
+    :param replenish: Minimum time for which a job lacks a standby driver: its supervisors start another one earlier.
     :param backstop: Pause between two reads of a job without open actions; its watches trigger earlier reads.
     :param inspection: Limit for reading a job: a hanging file system returns neither a result nor an error.
     :param act: Limit for an act: a launch, or a cleanup of many files; the next leader continues a cleanup.
@@ -85,6 +89,7 @@ class ReconcileTimings:
     launch_timeout: float = 15.0
     start_timeout: float | None = None
     poll: float = 5.0
+    replenish: float = 60.0
     backstop: float = 60.0
     inspection: float = 60.0
     act: float = 900.0
@@ -208,7 +213,8 @@ class Reconciler:
             except UnknownJobError:
                 self._sightings.pop(job_id, None)
                 return self._gone(job_id)
-            found = self._with_past(sight, decide(sight.status, sight.options, self._client.clock.now()))
+            found = decide(sight.status, sight.options, self._client.clock.now())
+            found = self._with_standbys(sight, self._with_past(sight, found))
         if found.action is Action.RELEASE and sight.quarantine is not None:
             self._release(sight.quarantine, found.reason)
             return self._attend(job_id)
@@ -231,6 +237,8 @@ class Reconciler:
                 done = self._quarantine(job, found.reason, outage=sight.outage)
             elif found.action is Action.CLEAN_UP:
                 done = self._clean_up(job, found.reason)
+            elif found.action is Action.REPLENISH:
+                done = self._replenish(job, found.reason)
             else:
                 done = self._recover(job, found.reason, overdue=found.action is Action.WAIT)
         self._sightings.pop(job_id, None)
@@ -252,6 +260,19 @@ class Reconciler:
             return replace(found, action=Action.CLEAN_UP, reason="it knows runs that are long over")
         return found
 
+    def _with_standbys(self, sight: JobObservation, found: JobCondition) -> JobCondition:
+        """Return REPLENISH instead of LEAVE for a led job with fewer standby drivers than it requests."""
+        leading, run = sight.status.of_leader, sight.status.run
+        count = leading.standbys if leading is not None else None
+        if found.action is not Action.LEAVE or run is None or count is None or count.missing_since is None:
+            return found
+        job = self._client.context(sight.status.job_id, cluster=self._leadership)
+        living = len(StandbyStore(job.coordinator, job.paths, run.run.number).ids())
+        if living >= count.requested:  # one of them is not ready yet
+            return found
+        reason = f"it has {living} of {count.requested} standby drivers"
+        return replace(found, action=Action.REPLENISH, reason=reason)
+
     def _left(self, sight: JobObservation, found: JobCondition) -> float:
         """Return the seconds until an action is due; records the start of the wait."""
         now, job_id = self._client.clock.lease_time(), sight.status.job_id
@@ -268,6 +289,8 @@ class Reconciler:
                 return self._patience.launch_timeout
             given = self._patience.start_timeout
             return given if given is not None else (sight.options or HaOptions()).start_timeout
+        if found.action is Action.REPLENISH:
+            return self._patience.replenish
         is_proven = found.action.follows_a_loss and sight.status.is_proven_dead
         wait = 0.0 if is_proven else self._patience.debounce
         return max(wait, found.restart.after) if isinstance(found.restart, Resubmit) else wait
@@ -299,6 +322,18 @@ class Reconciler:
     def _clean_up(self, job: JobContext, reason: str) -> ReconcileResult:
         clean_up(job)
         return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.CLEANED_UP, detail=reason)
+
+    def _replenish(self, job: JobContext, reason: str) -> ReconcileResult:
+        """Start the missing standby drivers on this host: also another one than that of the leader."""
+        run = job.runs.latest()
+        if run is None or run.newest is None or run.result is not None:
+            return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="its run has ended")
+        engine = job.engines.get(run.newest.submission.engine)
+        engine.check_host()
+        launch_standbys(job, run.run, engine)
+        return ReconcileResult(
+            job_id=job.job_id, outcome=ReconcileOutcome.REPLENISHED, detail=reason, again=self._patience.replenish
+        )
 
     def _release(self, quarantine: Node, reason: str) -> None:
         """End a quarantine whose reason no longer holds; a user may end it at the same moment."""

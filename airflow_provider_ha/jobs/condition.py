@@ -47,6 +47,7 @@ class Action(str, Enum):
     CLEAN_UP = "clean up"
     QUARANTINE = "quarantine"
     RELEASE = "release"
+    REPLENISH = "start standby drivers"  # for a person's eyes the job needs nothing: the cluster's leader decides it
 
     @property
     def follows_a_loss(self) -> bool:

@@ -194,6 +194,7 @@ class RecoveredJobsView(TaskResultView):
     :param on_its_way: Lost jobs for which another process had made the next submission.
     :param left_alone: Jobs that need nothing.
     :param cleaned_up: Jobs that are over, and whose leftovers are removed now.
+    :param replenished: Led jobs for which missing standby drivers were started.
     :param in_quarantine: Jobs in quarantine: they need a person.
     :param pending: Jobs whose loss has not lasted long enough to act on it.
     """
@@ -202,5 +203,6 @@ class RecoveredJobsView(TaskResultView):
     on_its_way: tuple[str, ...] = Field(default=(), alias="on its way")
     left_alone: tuple[str, ...] = Field(default=(), alias="left alone")
     cleaned_up: tuple[str, ...] = Field(default=(), alias="cleaned up")
+    replenished: tuple[str, ...] = ()
     in_quarantine: tuple[str, ...] = Field(default=(), alias="in quarantine")
     pending: tuple[str, ...] = ()

@@ -19,14 +19,14 @@ from tests.support.hdfs.hdfs_server import CLIENT, Hdfs
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import LayeredJob, on_hdfs
-from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
+from tests.support.spark.supervised_job import SupervisedJob, recoverer, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
-    gated: Callable[..., SupervisedJob],
+    gated: Callable[..., SupervisedJob], client: HaClient
 ) -> None:
     job = gated()
     job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
@@ -34,20 +34,28 @@ def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
     job.submit()
     job.await_committed(1, 1)
 
-    for attempt, process in ((2, job.jvm), (3, job.python), (4, job.supervisor)):
-        standby = job.await_standby()
-        assert job.job.snapshot().state is JobState.RUNNING
-        process().kill()
-        job.await_takeover(attempt)
-        job.stream.feed(1)
-        job.await_read(attempt)
-        newest = job.run.newest
-        assert newest is not None
-        assert newest.submission.submission_id == standby.standby_id
-        assert psutil.pid_exists(standby.pid)
+    take_over_from(job, job.jvm, 2)
+    take_over_from(job, job.python, 3)
+    with recoverer(client.config):
+        take_over_from(job, job.supervisor, 4)
+        job.await_standby()  # no supervisor was left that would start it
 
     terminate_and_compare(job, 5)
     wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
+
+
+def take_over_from(job: SupervisedJob, process: Callable[[], psutil.Process], attempt: int) -> None:
+    """Kill a process of the leader, and have the standby driver become the next attempt."""
+    standby = job.await_standby()
+    assert job.job.snapshot().state is JobState.RUNNING
+    process().kill()
+    job.await_takeover(attempt)
+    job.stream.feed(1)
+    job.await_read(attempt)
+    newest = job.run.newest
+    assert newest is not None
+    assert newest.submission.submission_id == standby.standby_id
+    assert psutil.pid_exists(standby.pid)
 
 
 @pytest.mark.usefixtures("jobs_on_s3")

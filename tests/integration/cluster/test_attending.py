@@ -20,11 +20,13 @@ from airflow_provider_ha.fleet import observations
 from airflow_provider_ha.fleet import reconciler as attend
 from airflow_provider_ha.fleet.cluster_leader import ClusterLeader
 from airflow_provider_ha.fleet.reconciler import ReconcileOutcome, Reconciler, ReconcileResult, ReconcileTimings
+from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.job_graph import GraphPointer
-from airflow_provider_ha.jobs.model import Generation, JobState
+from airflow_provider_ha.jobs.model import Generation, JobState, StandbyCount, Status
 from airflow_provider_ha.jobs.removal.cleanup import clean_up
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.storage import keys
 from tests.support.clusters.cluster_helpers import Cluster
 from tests.support.clusters.coordination_helpers import HeldClock, ignore
@@ -474,3 +476,55 @@ def test_what_an_ended_run_has_left_is_removed_but_what_a_restore_reads_stays(
     assert leader.attend("flights").outcome is ReconcileOutcome.CLEANED_UP
 
     assert sorted(path.name for path in live.iterdir()) == ["e3-current", "e4-later", "notes"]
+
+
+def count_standbys(cluster: Cluster, count: StandbyCount) -> None:
+    """Let the leader of the job tell how many standby drivers it has."""
+    status = Status(state=JobState.RUNNING, run=1, epoch=1, standbys=count, at=SystemClock().now())
+    cluster.coordinator.commit(Create(cluster.paths("flights").status, status.to_bytes()))
+
+
+def test_a_led_job_gets_the_standby_driver_that_it_lacks(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    """Its supervisors are gone: those that live start another one themselves."""
+    cluster.led("flights", coordinator, standby_drivers=1)
+    count_standbys(cluster, StandbyCount(requested=1, missing_since=SystemClock().now()))
+    before = len(cluster.engine.launches())
+
+    attended = leader.attend("flights")
+
+    assert attended.outcome is ReconcileOutcome.REPLENISHED
+    assert attended.detail == "it has 0 of 1 standby drivers"
+    assert cluster.engine.launches()[before:] == [("flights", NO_ATTEMPT)]
+
+
+def test_a_standby_driver_that_is_not_ready_yet_gets_no_second_one(
+    cluster: Cluster, coordinator: KazooCoordinator, leader: ClusterLeader
+) -> None:
+    cluster.led("flights", coordinator, standby_drivers=1)
+    count_standbys(cluster, StandbyCount(requested=1, missing_since=SystemClock().now()))
+    starting = Standby(standby_id="s", level=StandbyLevel.CONNECTED, since=SystemClock().now(), host="h", pid=1)
+    assert StandbyStore(coordinator, cluster.paths("flights"), 1).join(starting, 1)
+    before = cluster.engine.launches()
+
+    attended = leader.attend("flights")
+
+    assert attended.outcome is ReconcileOutcome.LEFT_ALONE
+    assert cluster.engine.launches() == before
+
+
+def test_a_standby_driver_that_is_missing_for_a_moment_is_left_to_its_supervisor(
+    cluster: Cluster, coordinator: KazooCoordinator, timed: Timed
+) -> None:
+    cluster.led("flights", coordinator, standby_drivers=1)
+    count_standbys(cluster, StandbyCount(requested=1, missing_since=SystemClock().now()))
+    before = cluster.engine.launches()
+
+    assert timed.attend("flights") == "pending"
+    timed.clock.time += 59
+    assert timed.attend("flights") == "pending"
+    assert cluster.engine.launches() == before
+
+    timed.clock.time += 2
+    assert timed.attend("flights") == "replenished"

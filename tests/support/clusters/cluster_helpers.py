@@ -29,7 +29,7 @@ from tests.engine_helpers import NothingToSee, handle
 from tests.support.clusters.jobs_helpers import StandingClock
 
 
-AT_ONCE = ReconcileTimings(debounce=0.0, start_timeout=600.0, poll=0.05)
+AT_ONCE = ReconcileTimings(debounce=0.0, replenish=0.0, start_timeout=600.0, poll=0.05)
 
 
 class RecordingEngine(NothingToSee):
