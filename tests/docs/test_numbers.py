@@ -27,6 +27,7 @@ from airflow_provider_ha.driver import script
 from airflow_provider_ha.driver.checkpointing import progress, publish_loop
 from airflow_provider_ha.driver.ending import process_end
 from airflow_provider_ha.driver.members import housekeeping
+from airflow_provider_ha.fleet import cluster_leader
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
 from airflow_provider_ha.host import process_tree
@@ -156,6 +157,8 @@ SENTENCES = [
         f"{standby.FIRST_PAUSE:g} s, then {2 * standby.FIRST_PAUSE:g} s, up to {standby.LONGEST_PAUSE / 60:g} minutes",
     ),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
+    ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
+    ("how-to/standby-drivers.md", f"within {'a quarter of an hour' if cluster_leader._LOOK_SECONDS == 900 else '?'}"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),
     ("explanation/decisions.md", f"no room for {supervisor.ROOM // MIB} MiB"),
     (

@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> int:
 def _is_wanted(spec: DriverSpec, stop: _StopFlag) -> bool:
     from airflow_provider_ha.host.supervisor import standby  # noqa: PLC0415  # of few supervisors
 
-    return standby.await_running(spec, lambda: bool(stop.raised))
+    return standby.await_start(spec, lambda: bool(stop.raised))
 
 
 def _take_place(spec: DriverSpec, stop: _StopFlag) -> bool:

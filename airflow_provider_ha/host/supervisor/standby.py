@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
+
+import psutil
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import HaError, JobStateError
@@ -22,9 +25,11 @@ from airflow_provider_ha.host.supervisor.exit_report import end_session
 from airflow_provider_ha.host.supervisor.in_place import become
 from airflow_provider_ha.host.supervisor.one_driver import connected
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
+from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import JobState
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.options.job_options import memory_bytes
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.storage.durable import remove_tree
 
 
@@ -34,22 +39,31 @@ FAILURES_VARIABLE = "SPARK_HA_STANDBY_FAILURES"  # how many standby drivers in a
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver
 LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no trouble with its start
 _POLL_SECONDS = 1.0
+_DEFAULT_HEAP = 1 << 30  # bytes; of spark-submit
+_BESIDE_HEAP = 512 << 20  # bytes, for the JVM beside its heap, and for Python
 _TRY_SECONDS = 24 * 3600.0  # of an outage of ZooKeeper, as for the exit of a submission
 
 
-def await_running(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
-    """Wait until the job is RUNNING: its first start does not share the host with that of a standby driver.
+def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
+    """Wait until the job is RUNNING, and this host has the memory of another driver.
+
+    The first start of the job does not share the host with that of a standby driver. While memory is missing, the
+    standby driver is shown with the reason, in the session of this process.
 
     :returns: Whether the standby driver is needed.
     """
     while not stopped():
         try:
             with connected(spec) as job:
+                wanted = _heap(job.graph(spec.ticket.graph)) + _BESIDE_HEAP
                 while not stopped():
                     if not _is_live(job, spec):
                         return False
                     if job.snapshot().state is JobState.RUNNING:
-                        return True
+                        free = psutil.virtual_memory().available
+                        if free >= wanted:
+                            return True
+                        _show_need(job, spec, wanted, free)
                     time.sleep(_POLL_SECONDS)
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable:
@@ -58,6 +72,29 @@ def await_running(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
             log.warning("the job cannot be read yet: %s", error)
             time.sleep(_POLL_SECONDS)
     return False
+
+
+def _heap(graph: JobGraph) -> int:
+    """Return the heap of the driver's JVM in bytes."""
+    return memory_bytes(graph.driver_memory or graph.conf.get("spark.driver.memory", "")) or _DEFAULT_HEAP
+
+
+def _show_need(job: JobRecords, spec: DriverSpec, wanted: int, free: int) -> None:
+    standbys = StandbyStore(job.coordinator, job.paths, spec.run)
+    if spec.submission_id in standbys.ids():
+        return
+    note = f"it needs {wanted >> 20} MiB of memory, and {free >> 20} MiB are free"
+    log.warning("the standby driver is not started yet: %s", note)
+    own = Standby(
+        standby_id=spec.submission_id,
+        level=StandbyLevel.REQUESTED,
+        since=job.clock.now(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        log=spec.handle.log_uri,
+        note=note,
+    )
+    standbys.join(own, job.graph(spec.ticket.graph).options.standby_drivers)
 
 
 def submission_of(spec: DriverSpec, stopped: Callable[[], bool]) -> DriverSpec | None:

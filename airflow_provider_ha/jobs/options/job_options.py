@@ -40,6 +40,12 @@ def check_memory(size: str, parameter: str) -> str:
     return size
 
 
+def memory_bytes(size: str) -> int | None:
+    """Return the bytes of a memory size; a plain number is in MiB, as for Spark. ``None`` for another text."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)b?", size.strip().lower())
+    return int(match[1]) << 10 * ("kmgt".index(match[2] or "m") + 1) if match is not None else None
+
+
 def memory(parameter: str) -> AfterValidator:
     """Return the validator of an option with a memory size."""
     return AfterValidator(partial(check_memory, parameter=parameter))

@@ -36,10 +36,11 @@ TURN_SECONDS = 2.0  # that a ready standby driver has before others claim a loss
 class StandbyLevel(str, Enum):
     """What a standby driver has done in advance.
 
-    ``CONNECTED``: its Python has a session of ZooKeeper, and waits for Spark. ``SESSION``: a Spark session exists, and
-    has executed batches of queries that belong to this package.
+    ``REQUESTED``: its supervisor waits for memory. ``CONNECTED``: its Python has a session of ZooKeeper, and waits for
+    Spark. ``SESSION``: a Spark session exists, and has executed batches of queries that belong to this package.
     """
 
+    REQUESTED = "requested"
     CONNECTED = "connected"
     SESSION = "session"
 
@@ -48,7 +49,7 @@ class Standby(Record):
     """``runs/<n>/standbys/<id>``: a living standby driver.
 
     :param since: When it reached the level.
-    :param pid: Process id of its Python.
+    :param pid: Process id of its Python; of its supervisor while that waits for memory.
     :param log: Location of its log on its host.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
     """

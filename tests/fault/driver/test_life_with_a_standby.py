@@ -68,14 +68,6 @@ def answered(job: SupervisedJob, operation: Operation) -> Operation:
     return job.operation(operation.operation_id)
 
 
-def await_running(job: SupervisedJob, epoch: int) -> None:
-    def running() -> bool:
-        snapshot = job.job.snapshot()
-        return snapshot.epoch >= epoch and snapshot.state is JobState.RUNNING
-
-    job.await_alive(running, f"the job to be RUNNING in epoch {epoch}")
-
-
 def gone(job: SupervisedJob, standby: Standby) -> bool:
     """Wait until a standby driver has ended with its run; whether its process is dead."""
     wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby driver")

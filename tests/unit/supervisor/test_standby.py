@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create
@@ -15,7 +18,8 @@ from airflow_provider_ha.host.supervisor import in_place, standby
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.job_options import HaOptions, memory_bytes
 from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
@@ -216,3 +220,40 @@ def test_a_standby_driver_that_lived_long_has_not_failed_in_a_row(
         standby.end(spec, Death(-9, (), "killed"), standby.LONG_LIFE + 1, lambda: False)
 
     assert os.environ[standby.FAILURES_VARIABLE] == "1"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a host has free, in bytes."""
+
+    available: int
+
+
+def test_a_standby_driver_starts_once_its_host_has_the_memory_and_says_so_until_then(
+    job: JobRecords, spec: DriverSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [1535 << 20, 1535 << 20, 1536 << 20]  # a heap of 1 GiB and 512 MiB
+    notes: list[list[str]] = []
+    monkeypatch.setattr(JobRecords, "snapshot", lambda _: Running)
+    monkeypatch.setattr(standby, "_is_live", lambda *_: True)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(free.pop(0)))
+    store = StandbyStore(job.coordinator, job.paths, spec.run)
+    monkeypatch.setattr(time, "sleep", lambda _: notes.append([each.note for each in store.living()]))
+
+    assert standby.await_start(spec.of_standby("s"), lambda: False)
+
+    assert free == []
+    assert notes == [["it needs 1536 MiB of memory, and 1535 MiB are free"]] * 2
+
+
+class Running:
+    """A job that runs."""
+
+    state = JobState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [("512m", 512 << 20), ("2G", 2 << 30), ("1024", 1 << 30), ("2gb", 2 << 30), ("much", None)]
+)
+def test_a_memory_size_is_read_as_spark_reads_it(size: str, expected: int | None) -> None:
+    assert memory_bytes(size) == expected
