@@ -150,7 +150,7 @@ STANDBYS_READY = Metric(
     "spark_ha_standby_drivers_ready",
     _G,
     "",
-    "Standby drivers that take the job over without a start of Spark; of a job that requests any",
+    "Standby drivers that have done in advance what the job allows; of a job that requests any",
     emitters=_BOTH,
 )
 STANDBYS_REQUESTED = Metric(

@@ -292,7 +292,7 @@ class StandbyCount(Model):
     """Standby drivers of a run, as its leader counts them every few seconds.
 
     :param requested: Number that the options of the job request.
-    :param ready: Number of those that take the job over without a start of Spark.
+    :param ready: Number of those that have done in advance what the job allows.
     :param note: What keeps one of the others from being ready; empty while none is missing.
     :param missing_since: Since when this leader has seen fewer than requested; ``None`` while none is missing.
     """

@@ -222,9 +222,11 @@ def test_input_that_is_gone_counts_once_for_each_loss_and_is_told_until_the_run_
     assert writer.losses == 2
 
 
-def stand_by(coordinator: Coordinator, paths: JobPaths, standby_id: str, note: str = "") -> None:
+def stand_by(
+    coordinator: Coordinator, paths: JobPaths, standby_id: str, note: str = "", *, limited: bool = False
+) -> None:
     level = StandbyLevel.CONNECTED if note else StandbyLevel.SESSION
-    standby = Standby(standby_id=standby_id, level=level, since=AT, host="h", pid=1, note=note)
+    standby = Standby(standby_id=standby_id, level=level, since=AT, host="h", pid=1, note=note, limited=limited)
     assert StandbyStore(coordinator, paths, 1).join(standby, 2)
 
 
@@ -262,6 +264,19 @@ def test_a_status_without_a_missing_standby_driver_says_none_is_missing(
     writer.publish_status(None)
 
     assert writer.standbys == StandbyCount(requested=2, ready=2)
+
+
+@pytest.mark.parametrize("writer", [1], indirect=True)
+def test_a_standby_driver_that_the_conf_of_the_job_limits_is_not_missing(
+    coordinator: Coordinator, paths: JobPaths, writer: JobWriter, clock: VirtualClock
+) -> None:
+    """An alert about it would last as long as the job."""
+    stand_by(coordinator, paths, "a", note="spark.plugins is set", limited=True)
+    clock.milliseconds += to_milliseconds(STANDBY_SECONDS)
+
+    writer.publish_status(None)
+
+    assert writer.standbys == StandbyCount(requested=1, ready=1)
 
 
 def test_a_job_that_requests_no_standby_driver_looks_for_none(

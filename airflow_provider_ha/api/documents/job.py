@@ -122,7 +122,7 @@ class StandbysView(View):
     """The standby drivers of a live run.
 
     :param requested: Number that the run's options request; ``null`` when these cannot be read.
-    :param ready: Number of those that take the job over without a start of Spark.
+    :param ready: Number of those that have done in advance what the job allows.
     :param drivers: The living ones.
     """
 

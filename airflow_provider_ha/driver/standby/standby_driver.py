@@ -150,9 +150,10 @@ class StandbyDriver:
         patches = Patches(Lifecycle(), QueryRegistry(self._clock), PlainStarter(calls))
         patches.apply()
         note = "the conf for OpenLineage is set" if self._graph.lineage else reason_against(jvm)
-        if not note:
+        limited = bool(note)
+        if not limited:
             note = self._warm_up(jvm, calls, patches)
-        self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note)
+        self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note, limited=limited)
         return PatchedSpark(calls, patches)
 
     def _warm_up(self, jvm: Any, calls: WriterCalls, patches: Patches) -> str:
@@ -173,8 +174,9 @@ class StandbyDriver:
             return public(f"the warm-up failed: {error}")[:_NOTE_LIMIT]
         return ""
 
-    def _note(self, level: StandbyLevel, note: str) -> None:
-        self._own = self._own.model_copy(update={"level": level, "note": note, "since": self._clock.now()})
+    def _note(self, level: StandbyLevel, note: str, *, limited: bool) -> None:
+        reached = {"level": level, "note": note, "limited": limited, "since": self._clock.now()}
+        self._own = self._own.model_copy(update=reached)
         try:
             self._standbys.update(self._own)
         except NodeMissingError:

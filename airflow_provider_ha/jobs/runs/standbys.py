@@ -52,6 +52,7 @@ class Standby(Record):
     :param pid: Process id of its Python; of its supervisor while that waits for memory.
     :param log: Location of its log on its host.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
+    :param limited: Whether the conf of the job allows no higher level: nothing is missing.
     """
 
     kind: ClassVar[str] = "standby"
@@ -63,11 +64,12 @@ class Standby(Record):
     pid: int
     log: str = ""
     note: str = ""
+    limited: bool = False
 
     @property
     def is_ready(self) -> bool:
-        """Whether it takes the job over without a start of Spark."""
-        return self.level is StandbyLevel.SESSION
+        """Whether it has done everything in advance that the job allows."""
+        return self.level is StandbyLevel.SESSION or self.limited
 
 
 class StandbyStore:
@@ -91,7 +93,7 @@ class StandbyStore:
         return self._coordinator.children(self._paths.standbys(self._run))
 
     def is_ready(self) -> bool:
-        """Return whether one of them takes the job over without a start of Spark."""
+        """Return whether one of them is ready."""
         return any(standby.is_ready for standby in self.living())
 
     def join(self, standby: Standby, most: int) -> bool:
