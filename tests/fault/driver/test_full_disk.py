@@ -69,10 +69,10 @@ def test_driver_whose_storage_is_away_before_its_script_begins_counts_as_no_atte
     job = gated("rows")
     job.stream.feed(1)
     generations = tmp_path / "storage" / config.cluster_id / "jobs" / job.job_id / "journal" / "generation"
-    generations.parent.mkdir(parents=True)
-    generations.write_text("no directory: nothing can be written below it")
 
     job.submit_script(APPS / "timed.py", [str(job.stream.source), str(tmp_path / "notes")])
+    # Spark starts for seconds before the driver writes there; without a job in ZooKeeper files there are refused.
+    generations.write_text("no directory: nothing can be written below it")
     job.await_lost()
 
     shown = wait_until(lambda: outage(job), timeout=PATIENCE, what="the outage")
