@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from airflow_provider_ha.jobs.model import JobState, Recovery
 from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
 from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
+from tests.fake import random_takeovers
 from tests.fake.jobs import PATHS, World
 from tests.fake.orders import (
     LOST,
@@ -259,3 +261,12 @@ def test_a_hand_over_without_a_ready_standby_driver_is_refused_before_it_is_requ
         client.request_hand_over(operation_id="op", requested_by="a person")
 
     assert client.operation("op") is None
+
+
+@pytest.mark.parametrize("schedules", [300, pytest.param(50_000, marks=[pytest.mark.hours, pytest.mark.timeout(3600)])])
+def test_random_schedules_end_with_one_result_and_attempts_without_a_gap(schedules: int) -> None:
+    counts = sum(map(random_takeovers.play, range(schedules)), Counter[str]())
+
+    print(dict(counts))
+    assert counts["promoted"] > schedules / 6
+    assert counts["CANCELED, 0 launched"] > schedules / 60
