@@ -238,7 +238,7 @@ class JobClient:
 
         :raises JobStateError: The job has no leader, or no standby driver is ready.
         """
-        known = self.operation(operation_id)  # a request that is repeated finds its answer, whoever leads now
+        known = self.operation(operation_id)  # a repeated request finds its answer, with or without a leader
         if known is None and not self._has_standby(self._led_run("hand over")):
             raise JobStateError(
                 f"job {self.job_id!r} has no standby driver that is ready, so nothing can be handed over",
