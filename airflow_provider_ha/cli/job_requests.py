@@ -233,11 +233,15 @@ def _next_epoch(
 
     def look() -> EpochView | None:
         nonlocal state
-        snapshot = job.snapshot()
-        state = snapshot.state.value
-        if snapshot.leader is not None and snapshot.epoch > (operation.epoch or 0) and state == JobState.RUNNING.value:
-            history = history_view(read_history(client.coordinator, client.paths.job(job.job_id), epochs=2))
-            return history.runs[0].epochs[0]
+        try:
+            snapshot = job.snapshot()
+            state = snapshot.state.value
+            leads = snapshot.leader is not None and snapshot.epoch > (operation.epoch or 0)
+            if leads and snapshot.state is JobState.RUNNING:
+                history = history_view(read_history(client.coordinator, client.paths.job(job.job_id), epochs=2))
+                return history.runs[0].epochs[0]
+        except HaError as error:
+            state = f"not readable at the moment ({error.message})"
         tell(f"{state}: waiting for the next driver", time.monotonic() - begin)
         return None
 
