@@ -217,11 +217,13 @@ def await_takeover(client: HaClient, job: JobClient, operation: Operation, *, se
 
 
 def _fields_of(taken: EpochView) -> dict[str, object]:
+    phases = {name: f"{seconds:.2f} s" for name, seconds in taken.phases.items()}
     return {
         "epoch": taken.epoch,
         "attempt": f"{taken.attempt}, promoted standby driver" if taken.standby else taken.attempt,
         "host": taken.host,
-        **{f"{name}, s": seconds for name, seconds in taken.phases.items()},
+        **({"recovered in": phases.pop("total")} if "total" in phases else {}),
+        "phases": ", ".join(f"{name} {seconds}" for name, seconds in phases.items()),
     }
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from airflow_provider_ha.cli import console, session
+from airflow_provider_ha.cli import console, job_requests, session
 from airflow_provider_ha.cli.job_requests import WaitFor, operation_phase, reached, run_phase, with_failure
 from airflow_provider_ha.cli.session import repeated
 from airflow_provider_ha.errors import HaError, JobStateError, NotConnectedError, UnknownJobError
@@ -196,3 +199,16 @@ def test_other_failures_end_it(monkeypatch: pytest.MonkeyPatch, failures: tuple[
         repeated(looks, 2.0)
 
     assert looks.count < len(failures)
+
+
+def test_the_phases_of_a_takeover_are_one_line() -> None:
+    phases = {"submit": 0.07, "lead": 0.0, "commit": 2.11, "total": 2.18}
+    taken: Any = SimpleNamespace(epoch=3, attempt=3, host="h", standby=True, phases=phases)
+
+    assert job_requests._fields_of(taken) == {
+        "epoch": 3,
+        "attempt": "3, promoted standby driver",
+        "host": "h",
+        "recovered in": "2.18 s",
+        "phases": "submit 0.07 s, lead 0.00 s, commit 2.11 s",
+    }
