@@ -1,17 +1,24 @@
 package io.github.sparkha;
 
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.Path;
 
 /** What a query's directory began with: names, and the places of the files that stand behind them. Never changes. */
 final class Base {
@@ -21,6 +28,7 @@ final class Base {
     static final Base NONE = new Base("");
 
     private static final int FORMAT = 1;
+    private static final int BLOCK = 128 << 20;
     private static final int FIELDS = 5;
     private static final Pattern HEAD = Pattern.compile("spark-ha-base (\\d+) (\\{.*\\})");
     private static final Pattern EPOCH = Pattern.compile("\"epoch\"\\s*:\\s*(\\d+)");
@@ -36,6 +44,32 @@ final class Base {
      * @param etag empty where the store has none
      */
     record Entry(String place, long length, long mtime, String etag) {
+        /**
+         * Where the file lies.
+         *
+         * @param own the name that stands for it, in the same file system
+         * @param root the configured storage root
+         */
+        Path place(Path own, String root) throws IOException {
+            if (root == null) {
+                throw new IOException(own + " has a base, and " + HaFileSystem.ROOT
+                    + " does not say what its places are relative to");
+            }
+            URI above = new Path(root).toUri();
+            URI here = own.toUri();
+            boolean same = Objects.equals(here.getScheme(), above.getScheme())
+                && Objects.requireNonNullElse(here.getAuthority(), "").equals(
+                    Objects.requireNonNullElse(above.getAuthority(), ""));
+            if (!same) {
+                throw new IOException(own + " has a base, and " + HaFileSystem.ROOT + " is in another file system: " + root);
+            }
+            String path = above.getPath().endsWith("/") ? above.getPath() : above.getPath() + "/";
+            return new Path(above.getScheme(), here.getAuthority(), path + place);
+        }
+
+        FileStatus status(Path path) {
+            return new FileStatus(length, false, 1, BLOCK, mtime, path);
+        }
     }
 
     private final String epoch;
@@ -45,6 +79,20 @@ final class Base {
 
     private Base(String epoch) {
         this.epoch = epoch;
+    }
+
+    /** Reads the base of a query's directory; {@link #NONE} when it has none. */
+    static Base read(FileSystem files, Path directory) throws IOException {
+        Counters.count(Counters.BASE);
+        URI place = directory.toUri();
+        Path file = new Path(place.getScheme(), place.getAuthority(), place.getPath() + "/" + FILE);
+        byte[] content;
+        try (FSDataInputStream in = files.open(file)) {
+            content = in.readAllBytes();
+        } catch (FileNotFoundException e) {
+            return NONE;
+        }
+        return parse(content, file.toString());
     }
 
     /**
@@ -151,6 +199,19 @@ final class Base {
     /** The file behind a name, or null. */
     Entry file(String name) {
         return hidden.contains(name) ? null : files.get(name);
+    }
+
+    /** Paths of the queries' directories that have the files, below the path of the storage root. */
+    Set<String> queries(URI root) {
+        Set<String> found = new TreeSet<>();
+        String above = root.getPath().endsWith("/") ? root.getPath() : root.getPath() + "/";
+        for (Entry entry : files.values()) {
+            Layout.Place place = Layout.place(above + entry.place());
+            if (place != null) {
+                found.add(place.root());
+            }
+        }
+        return found;
     }
 
     boolean isDirectory(String name) {

@@ -30,16 +30,43 @@ public final class Counters {
     /** The gate refused an entry. */
     public static final String GATE_REFUSED = "gate_refused";
 
+    /** A copy of a state file on the local disk was made: by a link or by its bytes. */
+    public static final String COPY_MADE = "copy_made";
+    /** Bytes of these. */
+    public static final String COPY_MADE_BYTES = "copy_made_bytes";
+    /** A copy was read in the place of its primary. */
+    public static final String COPY_READ = "copy_read";
+    /** Bytes of these. */
+    public static final String COPY_READ_BYTES = "copy_read_bytes";
+    /** There was no copy. */
+    public static final String COPY_MISSING = "copy_missing";
+    /** A copy had another length or other bytes than noted, or a note that is not known. */
+    public static final String COPY_WRONG = "copy_wrong";
+    /** A copy could not be made, read or removed. */
+    public static final String COPY_ERROR = "copy_error";
+    /** No copies are made for a minute: errors in a row, no room. */
+    public static final String COPY_SUSPENDED = "copy_suspended";
+    /** The directory of the copies may not be used. */
+    public static final String COPY_REFUSED = "copy_refused";
+    /** The copies of a partition were removed: unused, or no room. */
+    public static final String COPY_REMOVED = "copy_removed";
+    /** Microseconds that tasks have spent on making copies. */
+    public static final String COPY_MICROSECONDS = "copy_us";
+
     private static final ConcurrentHashMap<String, LongAdder> COUNTS = new ConcurrentHashMap<>();
 
     private Counters() {
     }
 
     static void count(String kind) {
-        COUNTS.computeIfAbsent(kind, name -> new LongAdder()).increment();
+        add(kind, 1);
     }
 
-    /** How often each kind happened since the JVM started. */
+    static void add(String kind, long more) {
+        COUNTS.computeIfAbsent(kind, name -> new LongAdder()).add(more);
+    }
+
+    /** How often each kind happened, or how much, since the JVM started. */
     public static Map<String, Long> snapshot() {
         Map<String, Long> now = new TreeMap<>();
         COUNTS.forEach((kind, count) -> now.put(kind, count.sum()));

@@ -53,11 +53,12 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
     private Publication publication(Path path, boolean overwrite) throws IOException {
         FileSystem inner = layered == null ? files : layered.inner();
         Path own = layered == null ? path : layered.own(path);
-        return switch (inner.getUri().getScheme()) {
+        Publication made = switch (inner.getUri().getScheme()) {
             case "s3a" -> ConditionalPut.begin(inner, own, overwrite, conf);
             case "file" -> Linked.begin(own, overwrite);
             default -> Renamed.begin(inner, own, overwrite, conf);
         };
+        return layered == null ? made : layered.copied(made, path);
     }
 
     private static void checkGate(Path path) throws IOException {

@@ -39,12 +39,12 @@ public final class HaFileSystem extends FileSystem {
     public static final String OWN = "own";
 
     private static final String PREFIX = "ha";
-    private static final int BLOCK = 128 << 20;
 
     private final Map<String, Base> bases = new ConcurrentHashMap<>();
     private URI uri;
     private FileSystem inner;
     private boolean collected;
+    private LocalCopies copies;
     private Path working;
 
     @Override
@@ -60,6 +60,7 @@ public final class HaFileSystem extends FileSystem {
         collected = deletes.equals(COLLECTOR);
         inner = new Path(plain(name.getScheme()), name.getAuthority(), "/").getFileSystem(conf);
         working = new Path(name.getScheme(), name.getAuthority(), "/");
+        copies = LocalCopies.of(conf);
     }
 
     private static String plain(String scheme) throws IOException {
@@ -115,23 +116,12 @@ public final class HaFileSystem extends FileSystem {
             synchronized (bases) {
                 known = bases.get(directory);
                 if (known == null) {
-                    known = readBase(new Path(inner.getUri().getScheme(), uri.getAuthority(), directory + "/" + Base.FILE));
+                    known = Base.read(inner, new Path(inner.getUri().getScheme(), uri.getAuthority(), directory));
                     bases.put(directory, known);
                 }
             }
         }
         return known;
-    }
-
-    private Base readBase(Path file) throws IOException {
-        Counters.count(Counters.BASE);
-        byte[] content;
-        try (FSDataInputStream in = inner.open(file)) {
-            content = in.readAllBytes();
-        } catch (FileNotFoundException e) {
-            return Base.NONE;
-        }
-        return Base.parse(content, file.toString());
     }
 
     private boolean hasOwn(Path own) throws IOException {
@@ -153,7 +143,7 @@ public final class HaFileSystem extends FileSystem {
             return found.own;
         }
         Counters.count(Counters.READ_FROM_BASE);
-        Path place = place(entry, found);
+        Path place = entry.place(found.own, getConf().get(ROOT));
         // guard: replaced-files-are-read
         if (Layout.isReplaceable(found.name)) {
             Replaced.check(inner, path, place, entry, found.base.epoch());
@@ -161,29 +151,36 @@ public final class HaFileSystem extends FileSystem {
         return place;
     }
 
-    private Path place(Base.Entry entry, Found found) throws IOException {
-        String configured = getConf().get(ROOT);
-        if (configured == null) {
-            throw new IOException(found.own + " has a base, and " + ROOT + " does not say what its places are relative to");
-        }
-        URI root = new Path(configured).toUri();
-        String here = uri.getAuthority() == null ? "" : uri.getAuthority();
-        String there = root.getAuthority() == null ? "" : root.getAuthority();
-        if (!inner.getUri().getScheme().equals(root.getScheme()) || !here.equals(there)) {
-            throw new IOException(found.own + " has a base, and " + ROOT + " is in another file system: " + configured);
-        }
-        String path = root.getPath().endsWith("/") ? root.getPath() : root.getPath() + "/";
-        return new Path(root.getScheme(), uri.getAuthority(), path + entry.place());
-    }
-
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
         Path source = source(path);
+        LocalCopies local = copiesOf(path, source);
         try {
-            return inner.open(source, bufferSize);
+            return local == null ? inner.open(source, bufferSize)
+                : local.open(queryOf(path), source, bufferSize, () -> inner.open(source, bufferSize));
         } catch (FileNotFoundException e) {
             throw missing(path, source, e);
         }
+    }
+
+    /** The copies on this host of a file that may have one; null for other files, and when they are off. */
+    private LocalCopies copiesOf(Path path, Path source) throws IOException {
+        if (copies == null || !LocalCopies.has(source) || !LocalCopies.has(own(path))) {
+            return null;
+        }
+        String query = queryOf(path);
+        copies.settle(new Path(inner.getUri().getScheme(), uri.getAuthority(), query), base(query), getConf().get(ROOT));
+        return copies;
+    }
+
+    private String queryOf(Path path) {
+        return Layout.stateFile(own(path).toUri().getPath()).query();
+    }
+
+    /** What Spark writes, which is written to the local disk as well. */
+    Publication copied(Publication primary, Path path) throws IOException {
+        LocalCopies local = copiesOf(path, own(path));
+        return local == null ? primary : local.copied(primary, own(path));
     }
 
     private FileNotFoundException missing(Path path, Path source, FileNotFoundException cause) throws IOException {
@@ -208,8 +205,13 @@ public final class HaFileSystem extends FileSystem {
             throw new UnsupportedOperationException("a file of a checkpoint is copied, not moved: " + path);
         }
         Path source = source(path);
+        LocalCopies held = copiesOf(path, source);
         try {
-            inner.copyToLocalFile(false, source, local, raw);
+            if (held == null) {
+                inner.copyToLocalFile(false, source, local, raw);
+            } else {
+                held.copyTo(queryOf(path), source, local, () -> inner.copyToLocalFile(false, source, local, raw));
+            }
         } catch (FileNotFoundException e) {
             throw missing(path, source, e);
         }
@@ -221,6 +223,10 @@ public final class HaFileSystem extends FileSystem {
         Found found = find(path, false);
         refuseNamed(path, found, overwrite);
         inner.copyFromLocalFile(deleteSource, overwrite, local, found.own);
+        LocalCopies held = copiesOf(path, found.own);
+        if (held != null && !deleteSource) {
+            held.keep(local, found.own);
+        }
     }
 
     @Override
@@ -228,7 +234,7 @@ public final class HaFileSystem extends FileSystem {
         Found found = find(path, true);
         Base.Entry entry = found.entry();
         if (entry != null && Layout.isUnique(found.name)) {
-            return status(entry, outer(found.own));
+            return entry.status(outer(found.own));
         }
         Counters.count(Counters.STATUS);
         try {
@@ -237,7 +243,7 @@ public final class HaFileSystem extends FileSystem {
             return status;
         } catch (FileNotFoundException e) {
             if (entry != null) {
-                return status(entry, outer(found.own));
+                return entry.status(outer(found.own));
             }
             if (found.isDirectory()) {
                 return directory(outer(found.own));
@@ -277,13 +283,9 @@ public final class HaFileSystem extends FileSystem {
         // Not by parent and child: a name with a colon would be taken for a URI.
         Path path = new Path(uri.getScheme(), uri.getAuthority(), directory.own.toUri().getPath() + "/" + child);
         if (entry != null) {
-            return status(entry, path);
+            return entry.status(path);
         }
         return directory.base.isDirectory(name) ? directory(path) : null;
-    }
-
-    private static FileStatus status(Base.Entry entry, Path path) {
-        return new FileStatus(entry.length(), false, 1, BLOCK, entry.mtime(), path);
     }
 
     private static FileStatus directory(Path path) {

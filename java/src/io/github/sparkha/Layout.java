@@ -13,6 +13,10 @@ final class Layout {
         Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}");
     private static final Pattern REPLACEABLE =
         Pattern.compile("\\d+\\.(?:zip|delta|snapshot|changelog)(?:\\.crc)?");
+    /** State of RocksDB in format 2: the names of versions and tables have the id of the task that made them. */
+    private static final Pattern STATE_FILE = Pattern.compile(
+        "(?<query>.*)/(?<partition>state/\\d+/\\d+(?:/[^/]+)?)/(?<file>(?:SSTs|logs)/\\d+-" + UUID + "\\.(?:sst|log)"
+            + "|(?<version>\\d{1,18})_" + UUID + "\\.(?<kind>zip|changelog)(?:\\.crc)?)");
     static final String COMPACT = ".compact";
 
     /** A path below a query's directory. */
@@ -23,6 +27,21 @@ final class Layout {
         }
     }
 
+    /**
+     * A state file whose name no process writes twice.
+     *
+     * @param query the query's directory
+     * @param partition names of operator, partition and, where it has several, store
+     * @param file below the partition's directory
+     * @param version -1 for a table, which several versions may name
+     * @param isSnapshot whether it is a version that names tables, and not the changes of one
+     */
+    record StateFile(String query, String partition, String file, long version, boolean isSnapshot) {
+        String directory() {
+            return query + "/" + partition;
+        }
+    }
+
     private Layout() {
     }
 
@@ -30,6 +49,17 @@ final class Layout {
     static Place place(String path) {
         Matcher found = CHECKPOINT.matcher(path);
         return found.matches() ? new Place(found.group("root"), found.group("name")) : null;
+    }
+
+    /** Takes the path of a state file apart; null for names that are written again, and for all others. */
+    static StateFile stateFile(String path) {
+        Matcher found = STATE_FILE.matcher(path);
+        if (!found.matches()) {
+            return null;
+        }
+        String version = found.group("version");
+        return new StateFile(found.group("query"), found.group("partition"), found.group("file"),
+            version == null ? -1 : Long.parseLong(version), "zip".equals(found.group("kind")));
     }
 
     /** Whether no process ever writes this name twice, so that an own file of this name cannot be another one. */

@@ -11,6 +11,10 @@ import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
 public abstract class FileSystem extends Configured implements Closeable {
+    public static LocalFileSystem getLocal(Configuration conf) throws IOException {
+        throw new UnsupportedOperationException();
+    }
+
     public void initialize(URI name, Configuration conf) throws IOException {
         throw new UnsupportedOperationException();
     }

@@ -9,6 +9,10 @@ public class Path {
         throw new UnsupportedOperationException();
     }
 
+    public Path(URI uri) {
+        throw new UnsupportedOperationException();
+    }
+
     public Path(Path parent, String child) {
         throw new UnsupportedOperationException();
     }

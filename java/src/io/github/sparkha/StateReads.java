@@ -1,0 +1,91 @@
+package io.github.sparkha;
+
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLongArray;
+import java.util.stream.Collectors;
+import org.apache.hadoop.fs.Path;
+
+/** What the tasks of each query have read of its state, and from where: of this JVM, and in the driver of all. */
+public final class StateReads {
+    private static final int COPY_FILES = 0;
+    private static final int COPY_BYTES = 1;
+    private static final int STORE_FILES = 2;
+    private static final int STORE_BYTES = 3;
+    private static final int NANOS = 4;
+    private static final int FIGURES = 5;
+    /** Key of a report for what the executor's directory is refused for. */
+    private static final String REFUSAL = "";
+
+    private static final Map<String, AtomicLongArray> OWN = new ConcurrentHashMap<>();
+    private static final Map<String, Map<String, String>> REPORTED = new ConcurrentHashMap<>();
+
+    private StateReads() {
+    }
+
+    static void copy(String query, long bytes, long nanos) {
+        add(query, COPY_FILES, 1, COPY_BYTES, bytes, nanos);
+    }
+
+    static void store(String query, int files, long bytes, long nanos) {
+        add(query, STORE_FILES, files, STORE_BYTES, bytes, nanos);
+    }
+
+    private static void add(String query, int first, long files, int second, long bytes, long nanos) {
+        AtomicLongArray figures = OWN.computeIfAbsent(query, key -> new AtomicLongArray(FIGURES));
+        figures.addAndGet(first, files);
+        figures.addAndGet(second, bytes);
+        figures.addAndGet(NANOS, nanos);
+    }
+
+    /** What this JVM says to the driver: the path of each query's directory with its figures. */
+    public static HashMap<String, String> own() {
+        HashMap<String, String> all = new HashMap<>();
+        OWN.forEach((query, figures) -> {
+            long[] now = new long[FIGURES];
+            Arrays.setAll(now, figures::get);
+            all.put(query, joined(now));
+        });
+        if (!CopiesFolder.refusals().isEmpty()) {
+            all.put(REFUSAL, CopiesFolder.refusals());
+        }
+        return all;
+    }
+
+    private static String joined(long[] figures) {
+        return Arrays.stream(figures).mapToObj(Long::toString).collect(Collectors.joining(" "));
+    }
+
+    /** Notes in the driver what an executor says; its figures only grow. */
+    static void report(String executor, Map<String, String> said) {
+        REPORTED.put(executor, said);
+    }
+
+    /**
+     * The figures of a query of all executors, with blanks between: files and bytes from copies, files and bytes from
+     * the store, and microseconds of all tasks together.
+     *
+     * @param location the query's directory, as Spark sees it
+     */
+    public static String of(String location) {
+        String query = new Path(location).toUri().getPath();
+        long[] sums = new long[FIGURES];
+        for (Map<String, String> said : REPORTED.values()) {
+            String[] figures = said.getOrDefault(query, "").split(" ");
+            for (int each = 0; each < FIGURES && figures.length == FIGURES; each++) {
+                sums[each] += Long.parseLong(figures[each]);
+            }
+        }
+        sums[NANOS] = TimeUnit.NANOSECONDS.toMicros(sums[NANOS]);
+        return joined(sums);
+    }
+
+    /** Why executors keep no copies; empty when none says that. */
+    public static String refusals() {
+        return REPORTED.values().stream().map(said -> said.getOrDefault(REFUSAL, "")).filter(said -> !said.isEmpty())
+            .distinct().sorted().collect(Collectors.joining("; "));
+    }
+}

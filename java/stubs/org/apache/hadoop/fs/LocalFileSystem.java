@@ -1,0 +1,7 @@
+package org.apache.hadoop.fs;
+
+public abstract class LocalFileSystem extends FileSystem {
+    public FileSystem getRaw() {
+        throw new UnsupportedOperationException();
+    }
+}

@@ -1,0 +1,7 @@
+package org.apache.spark.api.plugin;
+
+public interface SparkPlugin {
+    DriverPlugin driverPlugin();
+
+    ExecutorPlugin executorPlugin();
+}
