@@ -105,6 +105,9 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
     fields["watched_by"] = watching.sentence or None
     fields["standbys"] = shown.standbys.sentence or None
     fields["moved"] = f"the job {moved.sentence}" if moved is not None else None
+    for name, query in shown.queries.items():
+        if query.state_restore is not None:
+            fields[f"state of {name}"] = query.state_restore.sentence
     console.print_fields(fields)
     rows = [("yes", name, query) for name, query in shown.queries.items()]
     rows += [("not yet", name, query) for name, query in shown.not_started.items()]

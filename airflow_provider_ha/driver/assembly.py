@@ -35,6 +35,7 @@ from airflow_provider_ha.driver.ending.run_end import DriverEnd, DriverParts
 from airflow_provider_ha.driver.ending.stop_job import MainThread, StopJob
 from airflow_provider_ha.driver.figures import CheckpointFigures, NewestCheckpoint, QueryTrigger
 from airflow_provider_ha.driver.jvm.component import Component, ComponentLeader
+from airflow_provider_ha.driver.jvm.state_restores import StateRestoreReports
 from airflow_provider_ha.driver.members.driver_session import PROCESS, DriverSession
 from airflow_provider_ha.driver.members.housekeeping import Housekeeping, PastAttempts
 from airflow_provider_ha.driver.members.run_writer import JobWriter
@@ -164,6 +165,9 @@ class Assembly:
         writer.failed_checkpoints = lambda: figures.failures
         writer.start_times = self.spec.home.start_times
         writer.class_archive = os.environ.get(ARCHIVE_VARIABLE, "")
+        restores = self._restores(jvm) if component is not None else None
+        if restores is not None:
+            writer.state_restore = lambda query, committed: restores.figures(query, committed=committed)
         measured = start_metrics(
             self.spec,
             led,
@@ -192,6 +196,7 @@ class Assembly:
             allow_new=options.allow_new_queries,
             remote_allowed=options.allow_remote_executors,
             component=component,
+            restores=restores,
             claims=OutputClaims(led.coordinator, led.paths, led.leadership.commit, led.run.number),
             own=OwnLocations(origin.reach, root=own_root, begins=not led.run.start.asked),
             accept_duplicates=options.accept_duplicates,
@@ -308,11 +313,17 @@ class Assembly:
             directory=origin.location,
             root=hadoop_uri(self.area.place),
             writer=writer_id(leadership.epoch, spec.submission_id, PROCESS),
+            options=self.led.graph.options,
         )
         interval = spec.config.timings.heartbeat_interval
         component = Component(jvm, leadership.lease_left, interval, self.way_out.thread_failed)
         component.prepare(leader, self.led.graph.conf)
         return component
+
+    def _restores(self, jvm: Any) -> StateRestoreReports | None:
+        if not self.led.graph.options.local_recovery:
+            return None
+        return StateRestoreReports(jvm, self.spec.note_state_restores)
 
     @property
     def _keys(self) -> JobKeys:

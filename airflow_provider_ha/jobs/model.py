@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from airflow_provider_ha.checkpoints.ownership import ClaimMode
 from airflow_provider_ha.jobs.job_graph import Blob
-from airflow_provider_ha.jobs.runs.submissions import EarlierFailures, Failure, StartTimes
+from airflow_provider_ha.jobs.runs.submissions import EarlierFailures, Failure, StartTimes, StateRestore
 from airflow_provider_ha.records import Model, Record
 
 
@@ -270,6 +270,8 @@ class QueryStatus(Model):
     :param lag: Rows that the sources had when the batch was planned, and that it did not read; ``None`` if the sources
         do not report this.
     :param committed_at: Time of its commit.
+    :param state_restore: How tasks read its state until its first commit under this driver; ``None`` without
+        ``local_recovery``.
     """
 
     planned: int
@@ -283,6 +285,7 @@ class QueryStatus(Model):
     processed_rate: float | None = None
     lag: int | None = None
     committed_at: datetime | None = None
+    state_restore: StateRestore | None = None
 
 
 STANDBY_PATIENCE = 300.0  # seconds: a standby driver starts within a minute, on a busy host within a few

@@ -19,7 +19,13 @@ from airflow_provider_ha.errors import RecordCorruptError, UnknownJobError
 from airflow_provider_ha.jobs.model import LeaderInfo, Recovery, Run, RunResult, Status
 from airflow_provider_ha.jobs.removal.removal_records import DeletedJob
 from airflow_provider_ha.jobs.runs.run_store import decode
-from airflow_provider_ha.jobs.runs.submissions import StartTimes, Submission, SubmissionExit, SubmissionLed
+from airflow_provider_ha.jobs.runs.submissions import (
+    StartTimes,
+    StateRestore,
+    Submission,
+    SubmissionExit,
+    SubmissionLed,
+)
 from airflow_provider_ha.records import Record
 
 
@@ -37,6 +43,8 @@ class Attempt:
     :param recovery: The recovery of its loss; ``None`` without one.
     :param times: When its driver completed the phases of its start; unknown if its host was lost and another driver
         has led since.
+    :param state_restores: Query -> how tasks read its state until its first commit; known as the time is, and only with
+        ``local_recovery``.
     """
 
     submission: Submission
@@ -44,6 +52,7 @@ class Attempt:
     exit: SubmissionExit | None = None
     recovery: Recovery | None = None
     times: StartTimes = field(default_factory=StartTimes)
+    state_restores: Mapping[str, StateRestore] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +147,7 @@ def history_steps(paths: JobPaths, *, runs: int = RUNS, epochs: int | None = Non
                     exit=left,
                     recovery=recoveries.get(leads.epoch) if leads is not None else None,
                     times=_times(leads, left, status),
+                    state_restores=_state_restores(leads, left, status),
                 )
             )
         found_runs.append(
@@ -163,6 +173,17 @@ def _times(led: SubmissionLed | None, left: SubmissionExit | None, status: Statu
         return left.times
     told = status is not None and led is not None and status.epoch == led.epoch
     return status.times if status is not None and told else StartTimes()
+
+
+def _state_restores(
+    led: SubmissionLed | None, left: SubmissionExit | None, status: Status | None
+) -> Mapping[str, StateRestore]:
+    """Return query -> how its state was read: by the exit, before that by the status."""
+    if left is not None:
+        return left.state_restores
+    if status is None or led is None or status.epoch != led.epoch:
+        return {}
+    return {name: query.state_restore for name, query in status.queries.items() if query.state_restore is not None}
 
 
 def _of_runs(paths: JobPaths, numbers: list[int]) -> Reads:

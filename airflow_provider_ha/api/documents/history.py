@@ -10,6 +10,7 @@ from airflow_provider_ha.api.documents.operation import OperationView
 from airflow_provider_ha.api.documents.view import UnreadableView, View, shows
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, StartKind
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes
+from airflow_provider_ha.jobs.runs.submissions import StateRestore
 from airflow_provider_ha.jobs.status import JobStatus, NewestRun, RunDepth
 from airflow_provider_ha.jobs.verification.verification_records import Drill, DrilledQuery, DrillVerdict
 
@@ -201,6 +202,8 @@ class EpochView(View):
     :param phases: Phase of its start -> seconds, after the loss of a driver: ``submit`` (from the proof of that death),
         ``lead``, ``bind`` (the lost epoch is fenced, the working directory is current), ``start`` (of a query),
         ``commit`` (of a batch) and ``total``. Phases that are not completed, or not known, are left out.
+    :param state_restores: Query -> how tasks read its state until its first commit under the driver; empty without
+        ``local_recovery``.
     :param standby: Whether the driver was a standby driver before it led: it did not start for this submission.
     """
 
@@ -221,6 +224,7 @@ class EpochView(View):
     class_archive: str = ""
     first_commit_seconds: float | None = None
     phases: dict[str, float] = {}
+    state_restores: dict[str, StateRestore] = {}
     standby: bool = False
 
 
@@ -341,6 +345,7 @@ def _epoch(
         class_archive=led.class_archive if led is not None else "",
         first_commit_seconds=attempt.times.first_commit_seconds,
         phases=_phases(before, attempt),
+        state_restores=dict(attempt.state_restores),
         standby=submission.standby,
     )
 

@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,11 +28,15 @@ from airflow_provider_ha.jobs.drivers.spark_release import is_local
 from airflow_provider_ha.jobs.options.conf import (
     MANAGER,
     MANAGER_CLASS,
+    PLUGINS,
     WRITER,
     component_conf,
+    copies_conf,
     needs_component,
     refuse_owned,
+    with_copies_plugin,
 )
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.uris import hadoop_uri, split
 
 
@@ -157,6 +161,7 @@ class ComponentLeader:
     :param directory: URI of the epoch's working directory, as Spark sees it.
     :param root: Storage root with the plain scheme.
     :param writer: See :func:`airflow_provider_ha.jobs.options.conf.writer_id`.
+    :param options: The job's.
     """
 
     job: str
@@ -164,6 +169,7 @@ class ComponentLeader:
     directory: str
     root: str
     writer: str
+    options: HaOptions = field(default_factory=HaOptions)
 
 
 class Component:
@@ -195,9 +201,10 @@ class Component:
         """
         refuse_owned(conf)
         check_driver(self._jvm)
-        set_up(self._jvm, leader.root)
-        self._jvm.java.lang.System.setProperty(WRITER, leader.writer)
-        set_in_context(WRITER, leader.writer)
+        set_up(self._jvm, leader.root, leader.options)
+        for key, value in {WRITER: leader.writer, **copies_conf(leader.options)}.items():
+            self._jvm.java.lang.System.setProperty(key, value)
+            set_in_context(key, value)
         keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
         keeper.open(leader.job, leader.epoch, leader.directory)
         self._keeper, self._leader = keeper, leader
@@ -256,13 +263,17 @@ class Component:
             )
 
 
-def set_up(jvm: Any, root: str) -> None:
+def set_up(jvm: Any, root: str, options: HaOptions) -> None:
     """Set the conf that depends on no epoch: a standby driver makes its session before it leads.
 
     :param root: Storage root with Hadoop's scheme.
+    :param options: The job's.
     """
+    system = jvm.java.lang.System
     for key, value in component_conf(root).items():
-        jvm.java.lang.System.setProperty(key, value)
+        system.setProperty(key, value)
+    if options.local_recovery:
+        system.setProperty(PLUGINS, with_copies_plugin(system.getProperty(PLUGINS)))
 
 
 def set_in_context(key: str, value: str) -> None:

@@ -23,7 +23,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.figures import StandbyFigures
-from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
+from airflow_provider_ha.driver.queries.query_registry import QueryRegistry, StartedQuery
 from airflow_provider_ha.errors import LeadershipLostError, NodeExistsError, NotConnectedError, OutcomeUnknownError
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.model import (
@@ -149,6 +149,8 @@ class JobWriter:
     :ivar failed_checkpoints: Returns the number of checkpoints that could not be taken.
     :ivar start_times: Returns when the driver completed the phases of its start.
     :ivar class_archive: How the JVM has loaded its classes (``Status``).
+    :ivar state_restore: Returns the fields of a ``QueryStatus`` that report the restore of its state; receives the
+        query, and whether it has committed a batch after its start.
     """
 
     def __init__(
@@ -185,6 +187,7 @@ class JobWriter:
         self.failed_checkpoints: Callable[[], int] = lambda: 0
         self.start_times: Callable[[], StartTimes] = StartTimes
         self.class_archive = ""
+        self.state_restore: Callable[[str, bool], Mapping[str, object]] = lambda *_: {}
         self._written: tuple[object, ...] | None = None
         self._ended = False
         self._shown: Mapping[str, int] = {}  # query -> the batch whose figures the written status has
@@ -351,10 +354,7 @@ class JobWriter:
             state=self._state,
             run=self._run,
             epoch=self._leadership.epoch,
-            queries={
-                query.name: query.status().model_copy(update=self._registry.triggers.figures(query.name))
-                for query in self._registry.started
-            },
+            queries={query.name: self._query_status(query) for query in self._registry.started},
             not_started={query.name: query.status() for query in self._registry.resting},
             checkpoint=checkpoint,
             message=self._message,
@@ -369,6 +369,11 @@ class JobWriter:
             standbys=None if self._state.terminal else self._standbys.count,
             at=self._clock.now(),
         )
+
+    def _query_status(self, query: StartedQuery) -> QueryStatus:
+        status = query.status()
+        restored = self.state_restore(query.name, status.committed > query.committed_before)
+        return status.model_copy(update={**self._registry.triggers.figures(query.name), **restored})
 
     def _put(self, path: str, record: Record) -> Op:
         node = self._coordinator.find(path)

@@ -26,6 +26,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.context import FencedFunction
 from airflow_provider_ha.driver.jvm.component import Component
+from airflow_provider_ha.driver.jvm.state_restores import StateRestoreReports
 from airflow_provider_ha.driver.queries.checked_writer import NOOP, CheckedWriter, WriterCalls, check_writer
 from airflow_provider_ha.driver.queries.query_fit import check_fit
 from airflow_provider_ha.driver.queries.query_naming import (
@@ -73,6 +74,7 @@ class QueryStarter:
     :param allow_new: Whether the script may replace a query by a query with a new name after a loss.
     :param remote_allowed: Whether the executors may run on other hosts.
     :param component: Of the JVM, if the working directory is behind it.
+    :param restores: Reports how tasks read the state of the queries, with ``local_recovery``.
     :param claims: Notes the outputs that the run writes to.
     :param own: Checks checkpoint locations that the script names.
     :param accept_duplicates: Whether queries may run that write rows again after each loss.
@@ -93,6 +95,7 @@ class QueryStarter:
         allow_new: bool = False,
         remote_allowed: bool = False,
         component: Component | None = None,
+        restores: StateRestoreReports | None = None,
         claims: OutputClaims | None = None,
         own: OwnLocations | None = None,
         accept_duplicates: bool = False,
@@ -108,6 +111,7 @@ class QueryStarter:
         self._allow_new = allow_new
         self._remote_allowed = remote_allowed
         self._component = component
+        self._restores = restores
         self._claims = claims
         self._way_back = way_back
         self._ask_topics = ask_topics
@@ -181,6 +185,8 @@ class QueryStarter:
         return handle
 
     def _started(self, writer: Any, path: str | None, name: str) -> Any:
+        if self._restores is not None:
+            self._restores.begin(name, f"{self._origin.location}/{name}", writer._spark)  # noqa: SLF001  # as above
         handle = self._calls.begin(writer, path)
         if self._component is not None:
             try:

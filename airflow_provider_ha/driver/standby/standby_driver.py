@@ -164,7 +164,7 @@ class StandbyDriver:
             if layered:
                 root = hadoop_uri(config.work_uri)
                 prepare_file_system(jvm, root, self._graph.conf, s3a_conf(config))
-                set_up(jvm, root)
+                set_up(jvm, root, self._graph.options)
             patches.spare = spare = SpareSession.open()
             with rehearsal(jvm, PREFIX + directory.as_uri(), MOST_SECONDS) if layered else nullcontext():
                 spare.warm_up(calls, directory, self._goes_on, layered=layered)

@@ -266,6 +266,7 @@ def _write_exit(spec: DriverSpec, death: Death, restart: RestartInPlace | None) 
         committed=spec.home.committed.exists(),
         times=spec.home.start_times(),
         handed_over=said == ExitCode.HANDED_OVER,
+        state_restores=spec.home.read_state_restores(),
         at=SystemClock().now(),
     )
     with connected(spec) as job:

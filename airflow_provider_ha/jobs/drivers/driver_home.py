@@ -22,10 +22,12 @@ from enum import Enum
 from pathlib import Path
 from typing import BinaryIO
 
+from pydantic import ValidationError
+
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import LogMissingError
 from airflow_provider_ha.jobs.job_graph import Blob
-from airflow_provider_ha.jobs.runs.submissions import StartTimes, Submission
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore, StateRestores, Submission
 from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import JobKeys
 
@@ -283,6 +285,18 @@ class DriverHome:
             started_at=_written_at(self.started),
             committed_at=_written_at(self.committed),
         )
+
+    @property
+    def state_restores(self) -> Path:
+        """File in which the driver notes how tasks have read the state of its queries."""
+        return self.directory / "state-restores.json"
+
+    def read_state_restores(self) -> dict[str, StateRestore]:
+        """Return its content; empty for a driver without ``local_recovery``, or a damaged file."""
+        try:
+            return StateRestores.model_validate_json(self.state_restores.read_bytes()).queries
+        except (OSError, ValidationError):
+            return {}
 
     def forget_spec(self) -> None:
         """Remove the private file, whose readers have read it, because it holds secrets. A disk fault is ignored."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination.coordinator import SessionCredentials
 from airflow_provider_ha.errors import ConfigurationError, LogMissingError, RecordCorruptError
 from airflow_provider_ha.host.engines.table import DEFAULT_ENGINE
 from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT, DriverHome, PlainFiles, Ticket
-from airflow_provider_ha.jobs.runs.submissions import DriverHandle, file_uri
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle, StateRestore, StateRestores, file_uri
 from airflow_provider_ha.records import Model
 from airflow_provider_ha.storage.keys import STANDBY
 
@@ -158,6 +158,11 @@ class DriverSpec(Model):
     def note_committed(self) -> None:
         """Create the marker file for a committed batch."""
         _note(self.home.committed)
+
+    def note_state_restores(self, restores: Mapping[str, StateRestore]) -> None:
+        """Note how tasks have read the state, for the supervisor's report of the end. A disk fault is ignored."""
+        with contextlib.suppress(OSError):
+            write_private(self.home.state_restores, StateRestores(queries=dict(restores)).model_dump_json().encode())
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:

@@ -22,6 +22,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.host.engines.table import SPARK_HOME_OPTION
 from airflow_provider_ha.jobs.job_graph import Target
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.uris import split
 
 
@@ -197,6 +198,26 @@ def component_conf(root: str) -> dict[str, str]:
         ROOT: root,
         MANAGER: MANAGER_CLASS,
     }
+
+
+PLUGINS = "spark.plugins"
+COPIES_PLUGIN = "io.github.sparkha.CopiesPlugin"
+
+
+def with_copies_plugin(plugins: str | None) -> str:
+    """Return ``spark.plugins`` with the one that reports the reads of state; the user's stay."""
+    named = plugins.split(",") if plugins else []
+    return ",".join(named if COPIES_PLUGIN in named else [*named, COPIES_PLUGIN])
+
+
+def copies_conf(options: HaOptions) -> dict[str, str]:
+    """Return the conf for copies of state on the local disk; empty when they are off."""
+    if not options.local_recovery:
+        return {}
+    conf = {f"{_OWNED}.copies": "true", f"{_OWNED}.copies.mb": str(options.local_recovery_mb)}
+    if options.local_recovery_dir is not None:
+        conf[f"{_OWNED}.copies.directory"] = options.local_recovery_dir
+    return conf
 
 
 def refuse_owned(conf: Mapping[str, str]) -> None:

@@ -159,6 +159,26 @@ class HaOptions(Model):
         ge=0,
         le=2,
     )
+    local_recovery: bool = option(
+        False,  # noqa: FBT003  # a default
+        "Whether executors keep a copy of each state file on the disk of their host, and read it there after a "
+        "restart. Only for a work root on S3 or HDFS, and for RocksDB with state format 2. For less than some hundred "
+        "MB of state it saves bytes, and no time.",
+        shown=_HA,
+    )
+    local_recovery_dir: str | None = option(
+        None,
+        "Directory of these copies on every host of drivers and executors, absolute; only its user may enter it. By "
+        "default one per user below the temporary directory of the host.",
+        shown={**_HA, "metavar": "DIRECTORY"},
+    )
+    local_recovery_mb: int = option(
+        10_000,
+        "Megabytes (1,000,000 bytes) that these copies may take per host; never more than half of the free space.",
+        shown=_HA,
+        ge=1,
+        le=100_000_000,
+    )
     application_failures: int = option(
         -1,
         "How often the same error of the application at the same batch ends a run that has worked; -1, the default, "
@@ -246,6 +266,16 @@ class HaOptions(Model):
         le=10_000,
     )
     driver_log_files: int = option(10, "Maximum number of log files per attempt.", shown=_HA, ge=1, le=1000)
+
+    @field_validator("local_recovery_dir")
+    @classmethod
+    def _check_local_recovery_dir(cls, value: str | None) -> str | None:
+        if value is not None and not (value.startswith("/") and value.isprintable()):
+            raise ConfigurationError(
+                f"local_recovery_dir={value!r} is not the absolute path of a directory",
+                next_step="Name a directory that every host of the job has, or can make: /var/spark/copies",
+            )
+        return value
 
     @field_validator("application_failures")
     @classmethod

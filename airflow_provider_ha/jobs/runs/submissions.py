@@ -222,6 +222,44 @@ class StartTimes(Model):
         return round((self.committed_at - self.launched_at).total_seconds(), 2)
 
 
+MEGABYTE = 1_000_000
+
+
+class StateRestore(Model):
+    """How tasks read the state of a query, from its start to its first commit under a driver.
+
+    :param copy_files: Files that they read from copies on their hosts' disks.
+    :param copy_bytes: Bytes of these.
+    :param store_files: Files that they read from the store.
+    :param store_bytes: Bytes of these.
+    :param seconds: Time of these reads, of all tasks together.
+    :param off: Why the query has no copies; empty when it has.
+    """
+
+    copy_files: int = 0
+    copy_bytes: int = 0
+    store_files: int = 0
+    store_bytes: int = 0
+    seconds: float = 0.0
+    off: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Figures and reason, for people."""
+        parts = ((self.copy_files, self.copy_bytes, "copies"), (self.store_files, self.store_bytes, "the store"))
+        read = ", ".join(f"{files} files ({size / MEGABYTE:.1f} MB) from {place}" for files, size, place in parts)
+        return f"{read}, {self.seconds:.1f} s" + (f"; off: {self.off}" if self.off else "")
+
+
+class StateRestores(Model):
+    """What a driver has noted on its host.
+
+    :param queries: Query -> how tasks read its state.
+    """
+
+    queries: dict[str, StateRestore] = {}
+
+
 NOT_LAUNCHED = 70  # EX_SOFTWARE: the exit code of a submission that never had a driver
 
 
@@ -242,6 +280,7 @@ class SubmissionExit(Record):
     :param committed: Whether a query had committed a batch that no earlier driver had planned.
     :param times: When the driver completed the phases of its start.
     :param handed_over: Whether a person asked for this end, so that a standby driver continues; it is no attempt.
+    :param state_restores: Query -> how tasks read its state until its first commit, with ``local_recovery``.
     """
 
     kind: ClassVar[str] = "submission-exit"
@@ -261,6 +300,7 @@ class SubmissionExit(Record):
     committed: bool = False
     times: StartTimes = StartTimes()
     handed_over: bool = False
+    state_restores: dict[str, StateRestore] = {}
     at: datetime
 
     @property

@@ -111,6 +111,18 @@ def check_standbys(engine: Engine, options: HaOptions) -> None:
         )
 
 
+def check_local_recovery(config: HaConfig, options: HaOptions) -> None:
+    """Refuse copies of a state that is on a mounted file system.
+
+    :raises ConfigurationError: The work root needs no component, which makes the copies.
+    """
+    if options.local_recovery and not needs_component(config):
+        raise ConfigurationError(
+            f"local_recovery needs a work root on S3 or HDFS, and {config.work_root} is a directory of the host",
+            next_step="Use local_recovery=False",
+        )
+
+
 def check_spark(config: HaConfig, engine: Engine, target: Target) -> Path | None:
     """Return this host's Spark for the drivers; ``None`` for a cluster, whose workers have their own.
 
@@ -160,6 +172,7 @@ def resolve(
         lambda: check_java(engine, graph.env, check_spark(config, engine, target)),
         partial(check_work_root, config, engine, target, graph.conf),
         partial(check_standbys, engine, graph.options),
+        partial(check_local_recovery, config, graph.options),
         lambda: found.append(_collect(files)) if files else None,
     )
     all_of(checks)

@@ -88,6 +88,31 @@ def test_a_query_with_another_manager_is_refused_and_stopped(seen: Seen) -> None
     assert seen["guards"]["query of another manager runs"] == "False"
 
 
+def with_copies(folder: Path) -> dict[str, str]:
+    """Return the conf of copies on the local disk."""
+    return {
+        "spark.hadoop.fs.ha.copies": "true",
+        "spark.hadoop.fs.ha.copies.directory": str(folder),
+        "spark.plugins": "io.github.sparkha.CopiesPlugin",
+    }
+
+
+def check_copies(seen: Seen, shapes: list[str]) -> None:
+    check(seen, shapes)
+    for shape in shapes:
+        copies, copy_bytes, files, size, micros = map(int, seen["reads"][shape])
+        assert (files, size) == (0, 0)
+        assert min(copies, copy_bytes, micros) > 0
+    assert [seen["counters"].get(f"copy_{kind}", 0) for kind in ("wrong", "error", "refused")] == [0, 0, 0]
+
+
+def test_a_later_epoch_reads_no_state_from_the_store_where_there_are_copies(tmp_path: Path) -> None:
+    shapes = ["rocksdb2", "changelog2"]
+    asked = request(tmp_path, f"file://{tmp_path}/store", shapes, conf=with_copies(tmp_path / "copies"))
+
+    check_copies(component_queries.run(asked, tmp_path), shapes)
+
+
 @pytest.mark.hours
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # the first time it installs the release

@@ -19,7 +19,12 @@ from airflow_provider_ha.records import Record
 PACKAGE = Path(airflow_provider_ha.__file__).parent
 AT = datetime(2013, 1, 1, 12, 30, tzinfo=timezone.utc)
 # Values that a record checks.
-_NAMED: dict[str, Any] = {"sha256": "0123456789abcdef" * 4, "kafka_bootstrap": "broker:9092", "standby_drivers": 2}
+_NAMED: dict[str, Any] = {
+    "sha256": "0123456789abcdef" * 4,
+    "kafka_bootstrap": "broker:9092",
+    "standby_drivers": 2,
+    "local_recovery_dir": "/copies",
+}
 _SIMPLE: dict[Any, Any] = {str: "text", int: 12, float: 1.5, bool: True, datetime: AT, Any: "anything"}
 
 

@@ -256,6 +256,8 @@ def main(request: dict[str, Any]) -> None:
     told["rows"] = epochs.sink(2)
     told["unchanged"] = {query: epochs.unchanged(query, was) for query, was in before.items()}
     told["counters"] = dict(epochs.component.Counters.snapshot())
+    reads = epochs.component.StateReads
+    told["reads"] = {shape: reads.of(f"{epochs.directory(2)}/{shape}").split() for shape in request["shapes"]}
     told["lease"] = epochs.without_a_lease()
     if request.get("guards"):
         told["guards"] = epochs.guards()

@@ -79,6 +79,12 @@ final class CopyRetention {
         }
     }
 
+    /** Whether it is older than the two versions that stay: this JVM has written the newest one. */
+    static boolean isPast(Copy own) {
+        Long newest = NEWEST.get(own.file().getParent());
+        return newest != null && Layout.stateFile(own.file().toString()).version() < newest - 1;
+    }
+
     private static boolean isVersion(Held held) {
         return !held.last().endsWith(".crc");
     }

@@ -157,7 +157,7 @@ public final class HaFileSystem extends FileSystem {
         LocalCopies local = copiesOf(path, source);
         try {
             return local == null ? inner.open(source, bufferSize)
-                : local.open(queryOf(path), source, bufferSize, () -> inner.open(source, bufferSize));
+                : local.open(own(path), source, bufferSize, () -> inner.open(source, bufferSize));
         } catch (FileNotFoundException e) {
             throw missing(path, source, e);
         }
@@ -168,13 +168,8 @@ public final class HaFileSystem extends FileSystem {
         if (copies == null || !LocalCopies.has(source) || !LocalCopies.has(own(path))) {
             return null;
         }
-        String query = queryOf(path);
-        copies.settle(new Path(inner.getUri().getScheme(), uri.getAuthority(), query), base(query), getConf().get(ROOT));
+        copies.settle(own(path), find(path, false).base, getConf().get(ROOT));
         return copies;
-    }
-
-    private String queryOf(Path path) {
-        return Layout.stateFile(own(path).toUri().getPath()).query();
     }
 
     /** What Spark writes, which is written to the local disk as well. */
@@ -210,7 +205,7 @@ public final class HaFileSystem extends FileSystem {
             if (held == null) {
                 inner.copyToLocalFile(false, source, local, raw);
             } else {
-                held.copyTo(queryOf(path), source, local, () -> inner.copyToLocalFile(false, source, local, raw));
+                held.copyTo(own(path), source, local, () -> inner.copyToLocalFile(false, source, local, raw));
             }
         } catch (FileNotFoundException e) {
             throw missing(path, source, e);

@@ -57,18 +57,43 @@ final class LocalCopies {
         }
     }
 
-    /** Opens a state file: its copy, else the primary, which becomes a copy while it is read. */
-    FSDataInputStream open(String query, Path source, int bufferSize, Primary primary) throws IOException {
+    /**
+     * Opens a state file: its copy, else the primary, which becomes a copy while it is read.
+     *
+     * @param own the name that a query has for the file
+     * @param source where the file is
+     */
+    FSDataInputStream open(Path own, Path source, int bufferSize, Primary primary) throws IOException {
         long began = System.nanoTime();
         Copy copy = copy(source);
-        FSDataInputStream found = copy == null ? null : opened(copy, bufferSize);
+        if (copy == null) {
+            return primary.open();
+        }
+        String query = queryOf(own);
+        FSDataInputStream found = opened(copy, bufferSize);
         if (found != null) {
             read(query, copy, began);
             return found;
         }
+        if (isPast(own)) {
+            return primary.open();
+        }
         FSDataInputStream in = primary.open();
         StateReads.store(query, 1, 0, System.nanoTime() - began);
-        return copy == null ? in : new FSDataInputStream(new StoreStream(in, query, CopyWriter.begin(folder, copy)));
+        return new FSDataInputStream(new StoreStream(in, query, CopyWriter.begin(folder, copy)));
+    }
+
+    private static String queryOf(Path own) {
+        return Layout.stateFile(own.toUri().getPath()).query();
+    }
+
+    /** Whether it is no restore: Spark's maintenance looks into versions that it is about to remove. */
+    private boolean isPast(Path own) {
+        try {
+            return CopyRetention.isPast(new Copy(folder.place(own)));
+        } catch (IOException | RuntimeException e) {
+            return false;
+        }
     }
 
     /** It is opened before it is checked: another process may remove it in between. */
@@ -111,8 +136,9 @@ final class LocalCopies {
     }
 
     /** Puts a table where Spark wants it: from its copy, else from the store, and then it becomes a copy. */
-    void copyTo(String query, Path source, Path target, Download primary) throws IOException {
+    void copyTo(Path own, Path source, Path target, Download primary) throws IOException {
         long began = System.nanoTime();
+        String query = queryOf(own);
         if (!taken(query, source, target, began)) {
             primary.run();
             long bytes = new java.io.File(target.toUri().getPath()).length();
@@ -215,22 +241,23 @@ final class LocalCopies {
      * Removes the copies of epochs of a query that its base does not name: of runs that are over, and of cuts that were
      * given up.
      *
-     * @param query own directory of the query
+     * @param own a name in the own directory of the query
      * @param base of the query
      * @param root the configured storage root; null where no base needs one
      */
-    void settle(Path query, Base base, String root) {
+    void settle(Path own, Base base, String root) {
+        Path query = new Path(own.toUri().getScheme(), own.toUri().getAuthority(), queryOf(own));
         if (!folder.isUsable() || !SETTLED.add(query.toString())) {
             return;
         }
         Set<String> named = root == null ? Set.of() : base.queries(new Path(root).toUri());
         try {
-            java.nio.file.Path own = folder.place(query);
+            java.nio.file.Path place = folder.place(query);
             String above = query.getParent().getParent().toUri().getPath();
-            for (java.nio.file.Path epoch : CopyRetention.names(own.getParent().getParent())) {
+            for (java.nio.file.Path epoch : CopyRetention.names(place.getParent().getParent())) {
                 String other = above + "/" + epoch.getFileName() + "/" + query.getName();
                 // guard: copies-that-the-base-names-removed
-                if (!epoch.equals(own.getParent()) && !named.contains(other)) {
+                if (!epoch.equals(place.getParent()) && !named.contains(other)) {
                     CopiesSweep.remove(epoch.resolve(query.getName()));
                 }
             }

@@ -1,0 +1,95 @@
+"""Reports of how tasks have read the state of each query, with the option ``local_recovery``.
+
+The executors count their reads, and the component brings the figures to the driver's JVM with each finished task. What
+has arrived at the first commit of a query is its restore: later reads belong to partitions that have moved.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
+from airflow_provider_ha.jobs.runs.submissions import StateRestore
+from airflow_provider_ha.redaction import public
+
+
+log = logging.getLogger(__name__)
+_MICROSECONDS = 1_000_000
+_STABLE_FORMAT = "2"
+
+
+def why_off(provider: str | None, state_format: str | None) -> str:
+    """Return why the state of a query has no copies; empty when it has. Pure.
+
+    :param provider: Class of its state store.
+    :param state_format: Version of the format of its checkpoint.
+    """
+    if provider == ROCKSDB and state_format == _STABLE_FORMAT:
+        return ""
+    store = "RocksDB" if provider == ROCKSDB else str(provider).rpartition(".")[2]
+    return f"its state has names that change ({store}, format {state_format or 1})"
+
+
+class StateRestoreReports:
+    """The restores of this driver's queries. Thread-safe.
+
+    :param jvm: The JVM of this driver, through py4j.
+    :param note: Receives all reports when one of them is final.
+    """
+
+    def __init__(self, jvm: Any, note: Callable[[Mapping[str, StateRestore]], None]) -> None:
+        self._jvm = jvm
+        self._note = note
+        self._places: dict[str, str] = {}
+        self._off: dict[str, str] = {}
+        self._final: dict[str, StateRestore] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, query: str, location: str, session: Any) -> None:
+        """Note a query that is started; of one that the script has stopped and starts again, the first report stays.
+
+        :param location: Its directory, as Spark sees it.
+        :param session: The session with which it is started.
+        """
+        off = why_off(session.conf.get(PROVIDER, None), session.conf.get(FORMAT_VERSION, None))
+        if off:
+            log.warning("local recovery is off for query %s: %s", query, off)
+        with self._lock:
+            self._places[query], self._off[query] = location, off
+
+    def figures(self, query: str, *, committed: bool) -> Mapping[str, Any]:
+        """Return the field of a ``QueryStatus`` with the report of a query; empty before its start.
+
+        :param committed: Whether it has committed a batch after its start: the report is final.
+        """
+        with self._lock:
+            place, known = self._places.get(query), self._final.get(query)
+            if place is None:
+                return {}
+            report = known or self._read(place, self._off[query])
+            if report is None:
+                return {}
+            if known is None and committed:
+                self._final[query] = report
+                self._note(self._final)
+        return {"state_restore": report}
+
+    def _read(self, place: str, off: str) -> StateRestore | None:
+        reads = self._jvm.io.github.sparkha.StateReads
+        try:
+            copies, copy_bytes, files, size, micros = map(int, str(reads.of(place)).split())
+            refused = str(reads.refusals())
+        except Exception as error:  # noqa: BLE001  # a JVM that does not answer has ended, and its job with it
+            log.debug("the restore of the state is not known: %s", error)
+            return None
+        return StateRestore(
+            copy_files=copies,
+            copy_bytes=copy_bytes,
+            store_files=files,
+            store_bytes=size,
+            seconds=round(micros / _MICROSECONDS, 3),
+            off=off or public(refused),
+        )
