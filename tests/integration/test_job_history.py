@@ -22,11 +22,11 @@ from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.queries.resting_queries import RestingQuery
 from airflow_provider_ha.fleet.fleet_overview import read_details, read_states
 from airflow_provider_ha.jobs.condition import decide
-from airflow_provider_ha.jobs.model import JobState, Status
+from airflow_provider_ha.jobs.model import JobState, QueryStatus, Status
 from airflow_provider_ha.jobs.move.move_records import MoveRecord
 from airflow_provider_ha.jobs.observe import create_job, list_jobs, read_status
 from airflow_provider_ha.jobs.run_history import read_history
-from airflow_provider_ha.jobs.runs.submissions import StartTimes, SubmissionExit
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore, SubmissionExit
 from airflow_provider_ha.storage.open_storage import open_store
 from tests.support.checkpoints.portable_helpers import checkpoint
 from tests.support.clusters.rebuild_helpers import drive, job, submit
@@ -210,6 +210,22 @@ def test_one_job_that_cannot_be_read_and_one_in_quarantine_hide_no_other(
         True,
         False,
     ]
+
+
+def test_each_epoch_has_the_restore_of_its_state(coordinator: Coordinator, orders: ShownJob) -> None:
+    at = now()
+    first, second = StateRestore(store_files=8), StateRestore(copy_files=8)
+    orders.submit(at - HOURS).lead(at - HOURS).lose(at, proven=False)
+    left = SubmissionExit(code=-9, state_restores={"totals": first}, at=at)
+    coordinator.commit(Create(orders.paths.submission_exit(1, 1), left.to_bytes()))
+    orders.submit_again(at).lead(at)
+    query = QueryStatus(planned=1, committed=1, state_restore=second)
+    status = Status(state=JobState.RUNNING, run=1, epoch=2, queries={"totals": query}, at=at)
+    coordinator.commit(Create(orders.paths.status, status.to_bytes()))
+
+    (run,) = history_view(read_history(coordinator, orders.paths)).runs
+
+    assert [epoch.state_restores for epoch in run.epochs] == [{"totals": second}, {"totals": first}]
 
 
 def test_each_epoch_has_the_time_to_its_first_commit(coordinator: Coordinator, orders: ShownJob) -> None:

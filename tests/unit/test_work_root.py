@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.host.engines._master_rest import MasterResponse, MasterRest, MasterUnreachableError
 from airflow_provider_ha.host.engines.registry import Engines
 from airflow_provider_ha.jobs.job_graph import Artifact, Blob, JobGraph, Target
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.submit import preparation
-from airflow_provider_ha.jobs.submit.preparation import check_work_root, resolve
+from airflow_provider_ha.jobs.submit.preparation import check_local_recovery, check_work_root, resolve
 
 
 MOUNTED = HaConfig.build(zookeeper="zk:2181", storage_root="file:///s")
@@ -126,3 +128,22 @@ def test_all_mistakes_of_a_request_are_named_together_before_anything_is_written
     for mistake in ("'executor.cores'", "spark://m:7077", "'interpreter'", "gone.py", "gone.csv"):
         assert mistake in refused.value.message
     assert "allow_remote_executors" in refused.value.next_step
+
+
+def test_copies_of_state_on_a_mounted_work_root_are_refused() -> None:
+    with pytest.raises(
+        ConfigurationError,
+        match=r"needs a work root on S3 or HDFS, and .* is a directory of the host.*Use local_recovery=False",
+    ):
+        check_local_recovery(MOUNTED, HaOptions(local_recovery=True))
+
+
+def test_copies_of_state_behind_the_component_are_taken() -> None:
+    check_local_recovery(ON_S3, HaOptions(local_recovery=True))
+    check_local_recovery(MOUNTED, HaOptions())
+
+
+@pytest.mark.parametrize("place", ["copies", "", "/var/co\npies"])
+def test_a_directory_of_copies_that_is_no_absolute_path_is_refused(place: str) -> None:
+    with pytest.raises(ValidationError, match=r"is not the absolute path of a directory.*Name a directory"):
+        HaOptions(local_recovery_dir=place)

@@ -118,7 +118,7 @@ def check_local_recovery(config: HaConfig, options: HaOptions) -> None:
     """
     if options.local_recovery and not needs_component(config):
         raise ConfigurationError(
-            f"local_recovery needs a work root on S3 or HDFS, and {config.work_root} is a directory of the host",
+            f"local_recovery needs a work root on S3 or HDFS, and {config.work_uri} is a directory of the host",
             next_step="Use local_recovery=False",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from airflow_provider_ha.jobs.options.conf import (
     refuse_owned,
     writer_id,
 )
+from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.testing.waiting import wait_until
 
 
@@ -62,7 +64,7 @@ class Jvm:
         self.properties: dict[str, str] = {}
         self.gate = FakeGate()
         component = SimpleNamespace(version=lambda: release)
-        system = SimpleNamespace(setProperty=self.properties.__setitem__)
+        system = SimpleNamespace(setProperty=self.properties.__setitem__, getProperty=self.properties.get)
         self.java = SimpleNamespace(lang=SimpleNamespace(System=system))
         self.io = SimpleNamespace(github=SimpleNamespace(sparkha=SimpleNamespace(Component=component, Gate=self.gate)))
 
@@ -112,6 +114,23 @@ def test_conf_and_gate_are_set_before_there_is_a_session() -> None:
     }
     assert jvm.gate.bound == ("j", 8, "has3a://b/root/jobs/j/e8-x")
     assert len(jvm.gate.deadlines) == 1
+
+
+@pytest.mark.parametrize(("before", "plugins"), [({}, ""), ({"spark.plugins": "org.example.Own"}, "org.example.Own,")])
+def test_copies_of_state_are_set_with_their_directory_and_limit(before: dict[str, str], plugins: str) -> None:
+    jvm = Jvm()
+    jvm.properties |= before
+    options = HaOptions(local_recovery=True, local_recovery_dir="/var/copies", local_recovery_mb=500)
+
+    component(jvm).prepare(dataclasses.replace(LEADER, options=options), {})
+
+    prefix = "spark.hadoop.fs.ha.copies"
+    assert {key: value for key, value in jvm.properties.items() if key.startswith((prefix, "spark.plugins"))} == {
+        prefix: "true",
+        f"{prefix}.directory": "/var/copies",
+        f"{prefix}.mb": "500",
+        "spark.plugins": f"{plugins}io.github.sparkha.CopiesPlugin",
+    }
 
 
 @pytest.mark.parametrize(

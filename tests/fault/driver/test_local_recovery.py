@@ -1,0 +1,243 @@
+"""Task-local recovery of jobs on S3 whose executors are processes of their own: what is read from where, and the truth."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.run_history import read_history
+from airflow_provider_ha.jobs.runs.submissions import StateRestore
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.s3.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
+from tests.support.s3.s3_server import S3Access
+from tests.support.spark.driver_helpers import PATIENCE, Stream
+from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob, on_s3
+from tests.support.spark.supervised_job import terminate_and_compare
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+EXECUTORS = "local-cluster[2,1,1024]"
+STATE = re.compile(r"/state/\d+/\d+/.*\.(zip|changelog|sst|crc)")
+FORMAT_1 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
+
+
+@dataclass
+class Requests:
+    """What jobs have asked the store for.
+
+    :param read: Paths of the objects.
+    :param faults: What happens to which requests.
+    """
+
+    read: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    def state(self) -> list[str]:
+        """Files of state that were read."""
+        return [path for path in self.read if STATE.search(path)]
+
+
+@pytest.fixture
+def requests() -> Requests:
+    return Requests()
+
+
+@pytest.fixture
+def config(config: HaConfig, s3: S3Access, requests: Requests, tmp_path: Path) -> Iterator[HaConfig]:
+    """A cluster whose jobs work in a bucket, behind a proxy that notes their requests."""
+    refused = Fault(refuse(403, "AccessDenied"), "PUT", ".zip", times=0)
+    requests.faults.append(refused)
+    with s3_proxy(s3.endpoint, refused, noted(requests.read, "")) as proxied:
+        found = on_s3(config, s3, tmp_path)
+        yield found.model_copy(update={"s3": s3.options(proxied)})
+
+
+@pytest.fixture
+def job(client: HaClient, tmp_path: Path) -> LayeredJob:
+    """The gated job with copies, its executors in other processes; it is not submitted yet."""
+    made = LayeredJob(client, Stream(tmp_path), ("windows",), master=EXECUTORS)
+    made.options = HaOptions(
+        checkpoint_interval=0,
+        restart_delay=0,
+        restart_in_place=False,
+        local_recovery=True,
+        local_recovery_dir=str(tmp_path / "copies"),
+    )
+    made.conf |= {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "4"}
+    return made
+
+
+def lose_and_recover(job: LayeredJob, between: Callable[[], None] = lambda: None) -> None:
+    """Read three files, kill the driver with its executors, and read one more file."""
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    job.kill()
+    between()
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+
+
+def restore_of(job: LayeredJob) -> StateRestore:
+    """Return the report of the newest driver's restore, once it is complete."""
+
+    def report() -> StateRestore | None:
+        status = job.job.snapshot().status
+        query = status.queries.get("windows") if status is not None and status.first_commit_seconds else None
+        return query.state_restore if query is not None else None
+
+    found = wait_until(report, timeout=PATIENCE, what="the report")
+    assert found is not None
+    return found
+
+
+def copies(tmp_path: Path) -> list[Path]:
+    """Return all copies."""
+    return [path for path in (tmp_path / "copies" / "v1").rglob("*") if path.is_file() and path.suffix != ".note"]
+
+
+def told(job: LayeredJob) -> list[StateRestore]:
+    """Return the reports of all attempts of the run, oldest first, by its history."""
+    history = read_history(job.client.coordinator, job.client.paths.job(job.job_id))
+    return [attempt.state_restores["windows"] for attempt in history.runs[0].attempts]
+
+
+@pytest.mark.parametrize("conf", [pytest.param({}, id="tables"), pytest.param(CHANGELOG, id="changelog")])
+def test_a_returning_task_reads_no_state_from_the_store(
+    job: LayeredJob, requests: Requests, conf: dict[str, str]
+) -> None:
+    job.conf |= conf
+
+    lose_and_recover(job, between=requests.read.clear)
+
+    assert requests.read
+    assert requests.state() == []
+    report = restore_of(job)
+    assert (report.store_files, report.store_bytes, report.off) == (0, 0, "")
+    assert min(report.copy_files, report.copy_bytes) > 0
+    terminate_and_compare(job, 4)
+    assert [each.copy_files > 0 for each in told(job)] == [False, True]
+
+
+def flip(copy: Path) -> None:
+    copy.write_bytes(copy.read_bytes()[:-1] + b"!")
+
+
+def cut(copy: Path) -> None:
+    copy.write_bytes(copy.read_bytes()[:-1])
+
+
+def remove_note(copy: Path) -> None:
+    copy.with_name(copy.name + ".note").unlink()
+
+
+def fill_with_noise(copy: Path) -> None:
+    copy.write_bytes(os.urandom(copy.stat().st_size))
+
+
+def stay(_: Path) -> None:
+    """Leave it."""
+
+
+@pytest.mark.parametrize("damages", [(flip,), (cut, remove_note), (fill_with_noise, stay, flip, remove_note)])
+def test_damaged_copies_change_nothing(
+    job: LayeredJob, requests: Requests, damages: tuple[Callable[[Path], None], ...], tmp_path: Path
+) -> None:
+    """Each copy in turn gets the next damage; what was not damaged is read."""
+
+    def damage() -> None:
+        for copy, how in zip(copies(tmp_path), itertools.cycle(damages), strict=False):
+            how(copy)
+        requests.read.clear()
+
+    lose_and_recover(job, between=damage)
+
+    report = restore_of(job)
+    assert requests.state()
+    assert report.store_files > 0
+    assert (report.copy_files > 0) is (stay in damages)
+    terminate_and_compare(job, 4)
+
+
+def test_half_of_the_copies_save_half_of_the_requests(job: LayeredJob, tmp_path: Path) -> None:
+    def remove() -> None:
+        for copy in copies(tmp_path)[::2]:
+            copy.unlink()
+
+    lose_and_recover(job, between=remove)
+
+    report = restore_of(job)
+    assert min(report.copy_files, report.store_files) > 0
+    terminate_and_compare(job, 4)
+
+
+def test_a_host_without_copies_reads_the_store(job: LayeredJob, tmp_path: Path) -> None:
+    lose_and_recover(job, between=lambda: shutil.rmtree(tmp_path / "copies"))
+
+    report = restore_of(job)
+    assert report.copy_files == 0
+    assert report.store_files > 0
+    terminate_and_compare(job, 4)
+    assert copies(tmp_path)
+
+
+@pytest.mark.parametrize("conf", [FORMAT_1, {PROVIDER: HDFS_BACKED}], ids=["format 1", "hdfs-backed"])
+def test_state_with_names_that_change_has_no_copies_and_says_so(
+    job: LayeredJob, conf: dict[str, str], tmp_path: Path
+) -> None:
+    job.conf |= conf
+
+    lose_and_recover(job)
+
+    assert "its state has names that change" in restore_of(job).off
+    assert copies(tmp_path) == []
+    terminate_and_compare(job, 4)
+
+
+def test_a_store_that_refuses_a_version_fails_the_batch_without_a_copy(
+    job: LayeredJob, requests: Requests, tmp_path: Path
+) -> None:
+    job.stream.feed(1)
+    requests.faults[0].times = FOR_EVER
+    job.submit()
+    job.await_exit(1)
+
+    assert requests.faults[0].hits > 0
+    assert [copy.name for copy in copies(tmp_path) if copy.suffix == ".zip"] == []
+
+
+def test_without_the_option_there_is_no_trace(job: LayeredJob, tmp_path: Path) -> None:
+    job.options = job.options.model_copy(update={"local_recovery": False})
+
+    lose_and_recover(job)
+
+    status = job.job.snapshot().status
+    assert status is not None
+    assert status.queries["windows"].state_restore is None
+    assert not (tmp_path / "copies").exists()
+    terminate_and_compare(job, 4)
+
+
+def test_each_partition_keeps_two_versions(job: LayeredJob, tmp_path: Path) -> None:
+    job.stream.feed(30)
+    job.submit()
+    job.await_read(1)
+
+    versions: dict[Path, set[int]] = {}
+    for copy in copies(tmp_path):
+        if copy.suffix == ".zip":
+            versions.setdefault(copy.parent, set()).add(int(copy.name.partition("_")[0]))
+    assert versions
+    assert all(len(found) <= 2 for found in versions.values()), versions  # noqa: PLR2004  # the committed one and the next
+    terminate_and_compare(job, 30)
