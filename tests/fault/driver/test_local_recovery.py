@@ -1,4 +1,4 @@
-"""Task-local recovery of jobs on S3 whose executors are processes of their own: what is read from where, and the truth."""
+"""Task-local recovery of jobs on S3 with executors in other processes: what is read from where, and the truth."""
 
 from __future__ import annotations
 
@@ -239,5 +239,5 @@ def test_each_partition_keeps_two_versions(job: LayeredJob, tmp_path: Path) -> N
         if copy.suffix == ".zip":
             versions.setdefault(copy.parent, set()).add(int(copy.name.partition("_")[0]))
     assert versions
-    assert all(len(found) <= 2 for found in versions.values()), versions  # noqa: PLR2004  # the committed one and the next
+    assert all(len(found) <= 2 for found in versions.values()), versions  # the committed one and the next
     terminate_and_compare(job, 30)
