@@ -94,7 +94,6 @@ final class CopiesFolder {
         String authority = source.toUri().getAuthority();
         Path base = copies().resolve(source.toUri().getScheme()).resolve(authority == null ? "_" : authority);
         Path place = Path.of(base + source.toUri().getPath());
-        // guard: copies-outside-the-directory
         if (!place.equals(place.normalize())) {
             throw new IOException(source + " is not a location of plain names");
         }
@@ -213,10 +212,10 @@ final class CopiesFolder {
 
     private void checkOwn() throws IOException {
         int mode = mode(root);
-        // guard: copies-in-a-directory-of-others
         if ((mode & TYPE) != DIRECTORY_TYPE) {
             throw refused("it is a link or no directory");
         }
+        // guard: copies-in-a-directory-of-others
         if (uid(root) != uid(Path.of("/proc/self"))) {
             throw refused("it belongs to another user");
         }

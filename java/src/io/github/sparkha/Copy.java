@@ -62,10 +62,11 @@ record Copy(Path file) {
             return false;
         }
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
-            // guard: copies-that-are-too-short-are-read
-            return channel.size() == Long.parseLong(noted.group(1))
-                // guard: copies-with-other-bytes-are-read
-                && crc(channel) == Long.parseLong(noted.group(2), 16);
+            if (channel.size() != Long.parseLong(noted.group(1))) {
+                return false;
+            }
+            // guard: copies-with-other-bytes-are-read
+            return crc(channel) == Long.parseLong(noted.group(2), 16);
         } catch (NoSuchFileException e) {
             return false;
         }
