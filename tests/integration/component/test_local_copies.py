@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import time
@@ -18,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.integration.component.conftest import Local
-from tests.support.spark.component_jvm import ComponentJvm, base
+from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm
 
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for the compiler and for a JVM
@@ -248,6 +249,58 @@ def test_a_table_in_doubt_is_fetched(copies: Copies, damage: Callable[[Path], No
     copies.download(TABLE, tmp_path / "fetched")
 
     assert (tmp_path / "fetched").read_bytes() == b"ROWS"
+
+
+# A disk that fails: reads of files below a directory end with EIO.
+BROKEN_DISK = """\
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+ssize_t read(int file, void *bytes, size_t size) {
+    char link[64], name[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, name, sizeof name - 1);
+    name[length < 0 ? 0 : length] = 0;
+    if (strncmp(name, getenv("BROKEN_DISK"), strlen(getenv("BROKEN_DISK"))) == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return ((ssize_t (*)(int, void *, size_t)) dlsym(RTLD_NEXT, "read"))(file, bytes, size);
+}
+"""
+
+
+@pytest.mark.long
+def test_copies_on_a_disk_that_fails_are_not_read(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    (tmp_path / "table").write_bytes(b"rows")
+    copies.upload(TABLE, tmp_path / "table")
+    copies.write(VERSION, b"a version")
+    (tmp_path / "broken.c").write_text(BROKEN_DISK)
+    command = [compiler, "-shared", "-fPIC", "-o", tmp_path / "broken.so", tmp_path / "broken.c", "-ldl"]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "broken.so"))
+    monkeypatch.setenv("BROKEN_DISK", str(copies.folder))
+
+    with component_jvm() as jvm:
+        conf = jvm.conf(f"file://{copies.local.root}")
+        broken = Copies(Local(jvm, conf, copies.local.root), copies.folder)
+        broken.download(TABLE, tmp_path / "fetched")
+        assert broken.read(VERSION) == b"a version"
+        assert jvm.counts()["copy_error"] > 0
+        assert "copy_read" not in jvm.counts()
+
+    assert (tmp_path / "fetched").read_bytes() == b"rows"
 
 
 def test_a_directory_in_the_place_of_a_copy_stays(copies: Copies, counted: Counted) -> None:
