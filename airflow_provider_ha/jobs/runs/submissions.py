@@ -247,7 +247,10 @@ class StateRestore(Model):
     def sentence(self) -> str:
         """Figures and reason, for people."""
         parts = ((self.copy_files, self.copy_bytes, "copies"), (self.store_files, self.store_bytes, "the store"))
-        read = ", ".join(f"{files} files ({size / MEGABYTE:.1f} MB) from {place}" for files, size, place in parts)
+        read = ", ".join(
+            f"{files} file{'s' if files != 1 else ''} ({size / MEGABYTE:.1f} MB) from {place}"
+            for files, size, place in parts
+        )
         return f"{read}, {self.seconds:.1f} s" + (f"; off: {self.off}" if self.off else "")
 
 

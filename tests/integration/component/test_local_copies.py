@@ -436,6 +436,7 @@ def test_a_full_disk_costs_the_copies_only(local: Local, mounted: Callable[..., 
     assert [(local.own / name).stat().st_size for name in (CHANGES, VERSION)] == [100_000, len(b"a version")]
     assert copies.held() == []
     assert (counted["copy_error"], counted["copy_suspended"]) == (1, 1)
+    assert "No space left on device" in copies.jvm.classes.StateReads.own().get("")
 
 
 def test_half_of_the_free_space_is_never_used(local: Local, mounted: Callable[..., Path], counted: Counted) -> None:

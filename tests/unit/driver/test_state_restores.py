@@ -77,7 +77,7 @@ def test_the_report_is_final_at_the_first_commit() -> None:
     assert first["state_restore"].copy_files == 2
     assert final["state_restore"] == reports.figures("totals", committed=True)["state_restore"] == expected
     assert jvm.notes == [{"totals": expected}]
-    assert expected.sentence == "8 files (34.5 MB) from copies, 1 files (0.3 MB) from the store, 1.2 s"
+    assert expected.sentence == "8 files (34.5 MB) from copies, 1 file (0.3 MB) from the store, 1.2 s"
 
 
 def test_a_query_that_was_not_started_has_no_report() -> None:

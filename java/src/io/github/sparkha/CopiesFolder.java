@@ -78,7 +78,7 @@ final class CopiesFolder {
         return FOLDERS.computeIfAbsent(root + " " + quota, key -> new CopiesFolder(root, quota));
     }
 
-    /** Why no directory of this JVM can be used; empty when nothing is known against them. */
+    /** Why no copies are made in a directory of this JVM; empty when nothing is known against them. */
     static String refusals() {
         return FOLDERS.values().stream().map(folder -> folder.refusal).filter(reason -> !reason.isEmpty())
             .collect(Collectors.joining("; "));
@@ -112,9 +112,8 @@ final class CopiesFolder {
             check();
             return true;
         } catch (IOException | RuntimeException e) {
-            refusal = e.getMessage() == null ? e.toString() : e.getMessage();
             Counters.count(Counters.COPY_REFUSED);
-            suspend();
+            suspend(e.getMessage() == null ? e.toString() : e.getMessage());
             return false;
         }
     }
@@ -128,7 +127,7 @@ final class CopiesFolder {
         if (used.get() + length > limit()) {
             used.set(CopiesSweep.makeRoom(copies(), limit() - length, partition));
             if (used.get() + length > limit()) {
-                suspend();
+                suspend("the directory of copies " + root + " is full: " + limit() + " bytes may be used");
                 return false;
             }
         }
@@ -151,17 +150,19 @@ final class CopiesFolder {
     void added(long bytes) {
         used.addAndGet(bytes);
         errors.set(0);
+        refusal = "";
     }
 
     /** An error is counted; no more copies are made for a while after some in a row, and at once when the disk is full. */
     void failed(Throwable error) {
         Counters.count(Counters.COPY_ERROR);
         if (errors.incrementAndGet() >= ERRORS_IN_A_ROW || DISK.matcher(String.valueOf(error)).find()) {
-            suspend();
+            suspend("no copies are made in " + root + " for a while: " + error);
         }
     }
 
-    private void suspend() {
+    private void suspend(String reason) {
+        refusal = reason;
         Counters.count(Counters.COPY_SUSPENDED);
         errors.set(0);
         closedUntil.set(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(pause));
