@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.s3.s3_faults import FOR_EVER, Fault, noted, refuse, s3_proxy
+from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
 from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob, on_s3
@@ -33,7 +33,7 @@ FORMAT_1 = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
 
 @dataclass
 class Requests:
-    """What jobs have asked the store for.
+    """What the JVMs of jobs have asked the store for. The collector, which is Python, reads versions as well.
 
     :param read: Paths of the objects.
     :param faults: What happens to which requests.
@@ -41,6 +41,11 @@ class Requests:
 
     read: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+
+    def note(self, exchange: Exchange) -> None:
+        if "Hadoop" in exchange.headers["User-Agent"]:
+            self.read.append(exchange.path)
+        exchange.forward()
 
     def state(self) -> list[str]:
         """Files of state that were read."""
@@ -57,7 +62,7 @@ def config(config: HaConfig, s3: S3Access, requests: Requests, tmp_path: Path) -
     """A cluster whose jobs work in a bucket, behind a proxy that notes their requests."""
     refused = Fault(refuse(403, "AccessDenied"), "PUT", ".zip", times=0)
     requests.faults.append(refused)
-    with s3_proxy(s3.endpoint, refused, noted(requests.read, "")) as proxied:
+    with s3_proxy(s3.endpoint, refused, Fault(requests.note, "GET", times=FOR_EVER)) as proxied:
         found = on_s3(config, s3, tmp_path)
         yield found.model_copy(update={"s3": s3.options(proxied)})
 
