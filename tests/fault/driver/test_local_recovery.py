@@ -99,7 +99,7 @@ def restore_of(job: LayeredJob) -> StateRestore:
 
     def report() -> StateRestore | None:
         status = job.job.snapshot().status
-        query = status.queries.get("windows") if status is not None and status.first_commit_seconds else None
+        query = status.queries.get("windows") if status is not None and status.times.first_commit_seconds else None
         return query.state_restore if query is not None else None
 
     found = wait_until(report, timeout=PATIENCE, what="the report")
