@@ -287,9 +287,10 @@ def test_copies_on_a_disk_that_fails_are_not_read(
     copies.upload(TABLE, tmp_path / "table")
     copies.write(VERSION, b"a version")
     (tmp_path / "broken.c").write_text(BROKEN_DISK)
-    command = [compiler, "-shared", "-fPIC", "-o", tmp_path / "broken.so", tmp_path / "broken.c", "-ldl"]
+    library, source = tmp_path / "broken.so", tmp_path / "broken.c"
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "broken.so"))
+    monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("BROKEN_DISK", str(copies.folder))
 
     with component_jvm() as jvm:
