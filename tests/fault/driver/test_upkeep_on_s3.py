@@ -25,26 +25,26 @@ pytestmark = [
 _OFTEN = """\
 from datetime import timedelta
 
-from airflow_provider_ha.checkpoints.store import working_files
-from airflow_provider_ha.checkpoints.areas.layered.garbage import Search
-from airflow_provider_ha.driver import removal_loop
+from airflow_provider_ha.checkpoints.store import working_directories
+from airflow_provider_ha.checkpoints.areas.layered.garbage import GarbageSearch
+from airflow_provider_ha.driver.checkpointing import publish_loop
 from airflow_provider_ha.storage.keys import JobKeys
 
 
 def search(checkpoints, files, current, now):
-    live, cuts = JobKeys(checkpoints.job_id).live, working_files.retained_cuts(checkpoints)
-    return Search(files, live, cuts, current, now, kept=2, grace=timedelta(seconds=1))
+    live, cuts = JobKeys(checkpoints.job_id).live, working_directories.retained_cuts(checkpoints)
+    return GarbageSearch(files, live, cuts, current, now, kept=2, grace=timedelta(seconds=1))
 
 
-def collect(self, leadership, go_on, collect=working_files.WorkingFilesCollector.collect):
-    self._due = min(self._due, self._now()) if working_files.INTERVAL > 1 else self._due
-    working_files.INTERVAL = 1.0
+def collect(self, leadership, go_on, collect=working_directories.WorkingFilesCollector.collect):
+    self._due = min(self._due, self._now()) if working_directories.INTERVAL > 1 else self._due
+    working_directories.INTERVAL = 1.0
     return collect(self, leadership, go_on)
 
 
-working_files.search = search
-working_files.WorkingFilesCollector.collect = collect
-removal_loop.RETRY_SECONDS = 1.0
+working_directories.search = search
+working_directories.WorkingFilesCollector.collect = collect
+publish_loop.RETRY_SECONDS = 1.0
 """
 
 
