@@ -134,6 +134,7 @@ def play(job: SupervisedJob) -> None:
             await_ready(job, 2)
             interrupt(job, seen, kill=kill)
 
+    await_ready(job, 1)  # a drain is refused before the script has started its queries
     terminate_and_compare(job, job.stream.files)
 
 
