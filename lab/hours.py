@@ -126,10 +126,11 @@ class HourTests:
             f"`{name}` cannot be collected, or no test of it has the marker, see {shown('collection')}."
             for name in collected.broken
         ]
+        every = [test for tests in collected.tests.values() for test in tests]
+        if waiting := sum(test not in progress.ended for test in every):
+            said.append(f"{waiting} of {len(every)} tests have not run yet; the next sitting begins with them.")
         for name, tests in collected.tests.items():
             ended = [(test, progress.ended[test].outcome) for test in tests if test in progress.ended]
-            if len(ended) < len(tests):
-                said.append(f"{len(tests) - len(ended)} of {len(tests)} tests of `{name}` have not run yet.")
             said += [f"`{test}` failed, see {shown(name)}." for test, outcome in ended if outcome == "failed"]
             if ended and all(outcome == "skipped" for _, outcome in ended):
                 said.append(f"Every test of `{name}` was skipped, see {shown(name)}.")

@@ -172,7 +172,7 @@ def test_tests_that_a_sitting_has_no_time_for_are_untrue_and_come_first_in_the_n
 
     assert counts(proof)[1:] == [("tests/test_b_good.py", "2", "0", "0", "0"), ("all", "4", "1", "1", "0")]
     assert proof.rows[1][6:] == ("none", "never")
-    assert proof.untrue[1:] == ["2 of 2 tests of `tests/test_b_good.py` have not run yet."]
+    assert proof.untrue[0] == "2 of 4 tests have not run yet; the next sitting begins with them."
 
     clone.run()
     assert clone.ran() == ["good", "good", "bad"]
