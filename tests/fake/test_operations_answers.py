@@ -48,7 +48,7 @@ class Driver:
                 stopped=self.left.append,
                 cancel=lambda _: self.work(),
                 hand_over=lambda _: self.work(),
-                make_way=lambda operation: self.left.append(operation.operation.value),
+                make_way=lambda operation: self.left.append(f"{operation.operation.value} {self.asked().state.value}"),
                 jvm_is_gone=lambda: self.jvm_is_gone,
             ),
             run=1,
@@ -162,7 +162,7 @@ def test_a_hand_over_is_answered_before_its_process_ends(job: Job) -> None:
 
     answered = driver.serve()
 
-    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["hand-over"])
+    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["hand-over COMPLETED"])
     assert not driver.lifecycle.claim_end(), "a script that ends now does not finish the run"
 
 
@@ -186,7 +186,7 @@ def test_a_fail_over_is_answered_before_the_kill_and_stops_no_query(job: Job) ->
 
     answered = driver.serve()
 
-    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["fail-over"])
+    assert (answered.state, driver.left) == (OperationState.COMPLETED, ["fail-over COMPLETED"])
 
 
 @pytest.mark.parametrize("kind", [OperationKind.HAND_OVER, OperationKind.FAIL_OVER])
