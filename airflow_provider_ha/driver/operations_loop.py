@@ -57,7 +57,7 @@ class OperationHandlers:
     stopped: Callable[[str | None], None]
     cancel: Callable[[Operation], None]
     checkpoint: Callable[[Operation], dict[str, Any]]
-    hand_over: Callable[[Operation], None]
+    hand_over: Callable[[], None]
     make_way: Callable[[Operation], None]
     jvm_is_gone: Callable[[], bool]
 
@@ -258,7 +258,7 @@ class OperationsLoop:
             if kind is OperationKind.STOP:
                 self.handlers.stop(operation)
             elif kind is OperationKind.HAND_OVER:
-                self.handlers.hand_over(operation)
+                self.handlers.hand_over()
         except (HaError, OSError):
             if not self.lifecycle.stopping.is_set():
                 self.lifecycle.give_end_back()  # all queries still run: the next stop, or the script, may end the run

@@ -47,7 +47,7 @@ class Driver:
                 stop=lambda _: self.work(),
                 stopped=self.left.append,
                 cancel=lambda _: self.work(),
-                hand_over=lambda _: self.work(),
+                hand_over=lambda: self.work(),
                 make_way=lambda operation: self.left.append(f"{operation.operation.value} {self.asked().state.value}"),
                 jvm_is_gone=lambda: self.jvm_is_gone,
             ),

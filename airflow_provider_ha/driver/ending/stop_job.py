@@ -272,7 +272,7 @@ class StopJob:
             end=RunEnd.of(operation, result),
         )
 
-    def hand_over(self, operation: Operation) -> None:  # noqa: ARG002  # the operation has no arguments
+    def hand_over(self) -> None:
         """Stop every query at a batch boundary, for the driver that follows: it repeats no batch.
 
         No checkpoint is taken: the next driver continues from the working directory, and the pause would be longer.

@@ -112,7 +112,16 @@ def stage(config: HaConfig, coordinator: Coordinator, proxy: FaultProxy) -> Iter
             leadership=leadership,
             lifecycle=Lifecycle(),
             handlers=OperationHandlers(
-                lambda _: True, savepoint, lambda _: {}, ignore, ignore, cancel, lambda _: {}, ignore, ignore, bool
+                lambda _: True,
+                savepoint,
+                lambda _: {},
+                ignore,
+                ignore,
+                cancel,
+                lambda _: {},
+                lambda: None,
+                ignore,
+                bool,
             ),
             run=1,
             clock=SystemClock(),
@@ -211,7 +220,7 @@ def test_answer_to_an_operation_whose_node_was_removed_ends_no_driver(stage: Sta
         return {}
 
     stage.loop.handlers = OperationHandlers(
-        lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {}, ignore, ignore, bool
+        lambda _: True, removed, lambda _: {}, ignore, ignore, ignore, lambda _: {}, lambda: None, ignore, bool
     )
     stage.ask("gone")
     wait_until(lambda: stage.state("gone") is None, timeout=20, what="the node to be gone")

@@ -83,7 +83,7 @@ class Stage:
         self._job().run(operation(**arguments))
 
     def hand_over(self) -> None:
-        self._job().hand_over(operation())
+        self._job().hand_over()
 
     def _job(self) -> StopJob:
         writer: Any = SimpleNamespace(
