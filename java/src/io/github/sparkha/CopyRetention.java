@@ -31,6 +31,8 @@ final class CopyRetention {
 
     /** The highest version that this JVM has written to a directory of a partition. */
     private static final Map<Path, Long> NEWEST = new ConcurrentHashMap<>();
+    /** The version that followed the newest snapshot that this JVM has read, or the newest snapshot that it has written. */
+    private static final Map<Path, Long> IN_PROGRESS = new ConcurrentHashMap<>();
     /** What a version that was copied names; it never changes. */
     private static final Map<Path, Set<String>> TABLES = new ConcurrentHashMap<>();
 
@@ -56,6 +58,9 @@ final class CopyRetention {
     static void apply(Copy copy) throws IOException {
         Layout.StateFile written = Layout.stateFile(copy.file().toString());
         long newest = NEWEST.merge(copy.file().getParent(), written.version(), Math::max);
+        if (written.isSnapshot()) {
+            IN_PROGRESS.merge(copy.file().getParent(), written.version(), Math::max);
+        }
         List<Held> all = held(written);
         // Of an attempt that is over, or of a later future that was given up.
         long oldest = all.stream().filter(each -> each.name.isSnapshot() && isVersion(each) && each.name.version() < newest)
@@ -79,10 +84,17 @@ final class CopyRetention {
         }
     }
 
-    /** Whether it is older than the two versions that stay: this JVM has written the newest one. */
+    /**
+     * Whether it is a snapshot before the one that this JVM has loaded, or before the two newest that it has written.
+     *
+     * <p>A task that is repeated loads the version before the one that it has written.
+     */
     static boolean isPast(Copy own) {
-        Long newest = NEWEST.get(own.file().getParent());
-        return newest != null && Layout.stateFile(own.file().toString()).version() < newest - 1;
+        Layout.StateFile read = Layout.stateFile(own.file().toString());
+        if (!read.isSnapshot()) {
+            return false;
+        }
+        return read.version() + 1 < IN_PROGRESS.merge(own.file().getParent(), read.version() + 1, Math::max);
     }
 
     private static boolean isVersion(Held held) {

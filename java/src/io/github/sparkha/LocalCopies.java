@@ -66,7 +66,7 @@ final class LocalCopies {
     FSDataInputStream open(Path own, Path source, int bufferSize, Primary primary) throws IOException {
         long began = System.nanoTime();
         Copy copy = copy(source);
-        if (copy == null) {
+        if (copy == null || isPast(own)) {
             return primary.open();
         }
         String query = queryOf(own);
@@ -74,9 +74,6 @@ final class LocalCopies {
         if (found != null) {
             read(query, copy, began);
             return found;
-        }
-        if (isPast(own)) {
-            return primary.open();
         }
         FSDataInputStream in = primary.open();
         StateReads.store(query, 1, 0, System.nanoTime() - began);
@@ -87,7 +84,7 @@ final class LocalCopies {
         return Layout.stateFile(own.toUri().getPath()).query();
     }
 
-    /** Whether it is no restore: Spark's maintenance looks into versions that it is about to remove. */
+    /** Whether it is no restore: Spark's maintenance reads all snapshots, to know which tables it may remove. */
     private boolean isPast(Path own) {
         try {
             return CopyRetention.isPast(new Copy(folder.place(own)));
