@@ -26,6 +26,7 @@ from airflow_provider_ha.driver.spark_conf import gateway
 from airflow_provider_ha.errors import ApplicationRefusedError, ConfigurationError
 from airflow_provider_ha.jobs.drivers.spark_release import is_local
 from airflow_provider_ha.jobs.options.conf import (
+    COPIES,
     MANAGER,
     MANAGER_CLASS,
     PLUGINS,
@@ -202,7 +203,8 @@ class Component:
         refuse_owned(conf)
         check_driver(self._jvm)
         set_up(self._jvm, leader.root, leader.options)
-        for key, value in {WRITER: leader.writer, **copies_conf(leader.options)}.items():
+        switch = {COPIES: "true"} if leader.options.local_recovery else {}
+        for key, value in {WRITER: leader.writer, **copies_conf(leader.options), **switch}.items():
             self._jvm.java.lang.System.setProperty(key, value)
             set_in_context(key, value)
         keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
@@ -270,7 +272,7 @@ def set_up(jvm: Any, root: str, options: HaOptions) -> None:
     :param options: The job's.
     """
     system = jvm.java.lang.System
-    for key, value in component_conf(root).items():
+    for key, value in {**component_conf(root), **copies_conf(options)}.items():
         system.setProperty(key, value)
     if options.local_recovery:
         system.setProperty(PLUGINS, with_copies_plugin(system.getProperty(PLUGINS)))

@@ -19,6 +19,7 @@ from airflow_provider_ha.redaction import public
 log = logging.getLogger(__name__)
 _MICROSECONDS = 1_000_000
 _STABLE_FORMAT = "2"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def why_off(provider: str | None, state_format: str | None) -> str:
@@ -57,8 +58,18 @@ class StateRestoreReports:
         off = why_off(session.conf.get(PROVIDER, None), session.conf.get(FORMAT_VERSION, None))
         if off:
             log.warning("local recovery is off for query %s: %s", query, off)
+        else:
+            self._expect(query, location, session)
         with self._lock:
             self._places[query], self._off[query] = location, off
+
+    def _expect(self, query: str, location: str, session: Any) -> None:
+        manager = session._jsparkSession.streams()  # noqa: SLF001  # pyspark has no public way to it
+        partitions = int(session.conf.get(_PARTITIONS))
+        try:
+            self._jvm.io.github.sparkha.StatePlacement.expect(manager, query, location, partitions)
+        except Exception as error:  # noqa: BLE001  # Spark places its tasks alone
+            log.debug("the tasks of query %s are not placed where their copies are: %s", query, error)
 
     def figures(self, query: str, *, committed: bool) -> Mapping[str, Any]:
         """Return the field of a ``QueryStatus`` with the report of a query; empty before its start.
@@ -80,7 +91,7 @@ class StateRestoreReports:
     def _read(self, place: str, off: str) -> StateRestore | None:
         reads = self._jvm.io.github.sparkha.StateReads
         try:
-            copies, copy_bytes, files, size, micros = map(int, str(reads.of(place)).split())
+            copies, copy_bytes, files, size, micros, placed = map(int, str(reads.of(place)).split())
             refused = str(reads.refusals())
         except Exception as error:  # noqa: BLE001  # a JVM that does not answer has ended, and its job with it
             log.debug("the restore of the state is not known: %s", error)
@@ -91,5 +102,6 @@ class StateRestoreReports:
             store_files=files,
             store_bytes=size,
             seconds=round(micros / _MICROSECONDS, 3),
+            placed=placed,
             off=off or public(refused),
         )

@@ -210,11 +210,14 @@ def with_copies_plugin(plugins: str | None) -> str:
     return ",".join(named if COPIES_PLUGIN in named else [*named, COPIES_PLUGIN])
 
 
+COPIES = f"{_OWNED}.copies"  # the switch: queries of a standby driver's warm-up have no copies
+
+
 def copies_conf(options: HaOptions) -> dict[str, str]:
-    """Return the conf for copies of state on the local disk; empty when they are off."""
+    """Return the conf of the directory for copies of state on the local disk; empty when they are off."""
     if not options.local_recovery:
         return {}
-    conf = {f"{_OWNED}.copies": "true", f"{_OWNED}.copies.mb": str(options.local_recovery_mb)}
+    conf = {f"{_OWNED}.copies.mb": str(options.local_recovery_mb)}
     if options.local_recovery_dir is not None:
         conf[f"{_OWNED}.copies.directory"] = options.local_recovery_dir
     return conf

@@ -233,6 +233,7 @@ class StateRestore(Model):
     :param store_files: Files that they read from the store.
     :param store_bytes: Bytes of these.
     :param seconds: Time of these reads, of all tasks together.
+    :param placed: Partitions for which Spark was told of an executor whose host has copies of them.
     :param off: Why the query has no copies; empty when it has.
     """
 
@@ -241,6 +242,7 @@ class StateRestore(Model):
     store_files: int = 0
     store_bytes: int = 0
     seconds: float = 0.0
+    placed: int = 0
     off: str = ""
 
     @property
@@ -251,7 +253,8 @@ class StateRestore(Model):
             f"{files} file{'s' if files != 1 else ''} ({size / MEGABYTE:.1f} MB) from {place}"
             for files, size, place in parts
         )
-        return f"{read}, {self.seconds:.1f} s" + (f"; off: {self.off}" if self.off else "")
+        placed = f", {self.placed} partitions placed where their copies are" if self.placed else ""
+        return f"{read}, {self.seconds:.1f} s{placed}" + (f"; off: {self.off}" if self.off else "")
 
 
 class StateRestores(Model):

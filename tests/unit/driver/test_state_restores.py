@@ -25,28 +25,32 @@ PLACE = "has3a://bucket/jobs/j/live/e2-x/totals"
 class Jvm:
     """What the JVM says of the reads of a query."""
 
-    said: str = "0 0 0 0 0"
+    said: str = "0 0 0 0 0 0"
     refused: str = ""
     gone: bool = False
     notes: list[dict[str, StateRestore]] = field(default_factory=list)
+    expected: list[tuple[Any, ...]] = field(default_factory=list)
 
     @property
     def io(self) -> Any:
         reads = SimpleNamespace(of=self.of, refusals=lambda: self.refused)
-        return SimpleNamespace(github=SimpleNamespace(sparkha=SimpleNamespace(StateReads=reads)))
+        placement = SimpleNamespace(expect=lambda *expected: self.expected.append(expected))
+        classes = SimpleNamespace(StateReads=reads, StatePlacement=placement)
+        return SimpleNamespace(github=SimpleNamespace(sparkha=classes))
 
     def of(self, place: str) -> str:
         if self.gone:
             raise ConnectionError("the JVM is gone")
-        return self.said if place == PLACE else "0 0 0 0 0"
+        return self.said if place == PLACE else "0 0 0 0 0 0"
 
     def reports(self, provider: str = ROCKSDB, state_format: str = "2") -> StateRestoreReports:
         def note(restores: Mapping[str, StateRestore]) -> None:
             self.notes.append(dict(restores))
 
         found = StateRestoreReports(self, note)
-        conf = {PROVIDER: provider, FORMAT_VERSION: state_format}
-        found.begin("totals", PLACE, SimpleNamespace(conf=conf))
+        conf = {PROVIDER: provider, FORMAT_VERSION: state_format, "spark.sql.shuffle.partitions": "4"}
+        session = SimpleNamespace(conf=conf, _jsparkSession=SimpleNamespace(streams=lambda: "manager"))
+        found.begin("totals", PLACE, session)
         return found
 
 
@@ -66,18 +70,31 @@ def test_only_names_that_are_never_written_twice_have_copies(
 
 
 def test_the_report_is_final_at_the_first_commit() -> None:
-    jvm = Jvm("2 1000 0 0 0")
+    jvm = Jvm("2 1000 0 0 0 0")
     reports = jvm.reports()
     first = reports.figures("totals", committed=False)
-    jvm.said = "8 34500000 1 300000 1250000"
+    jvm.said = "8 34500000 1 300000 1250000 4"
     final = reports.figures("totals", committed=True)
-    jvm.said = "9 9 9 9 9"
+    jvm.said = "9 9 9 9 9 9"
 
-    expected = StateRestore(copy_files=8, copy_bytes=34_500_000, store_files=1, store_bytes=300_000, seconds=1.25)
+    expected = StateRestore(
+        copy_files=8, copy_bytes=34_500_000, store_files=1, store_bytes=300_000, seconds=1.25, placed=4
+    )
     assert first["state_restore"].copy_files == 2
     assert final["state_restore"] == reports.figures("totals", committed=True)["state_restore"] == expected
     assert jvm.notes == [{"totals": expected}]
-    assert expected.sentence == "8 files (34.5 MB) from copies, 1 file (0.3 MB) from the store, 1.2 s"
+    assert expected.sentence == (
+        "8 files (34.5 MB) from copies, 1 file (0.3 MB) from the store, 1.2 s, 4 partitions placed where their copies are"
+    )
+
+
+@pytest.mark.parametrize(("state_format", "expected"), [("2", [("manager", "totals", PLACE, 4)]), ("1", [])])
+def test_tasks_are_placed_only_where_copies_are_kept(state_format: str, expected: list[tuple[Any, ...]]) -> None:
+    jvm = Jvm()
+
+    jvm.reports(state_format=state_format)
+
+    assert jvm.expected == expected
 
 
 def test_a_query_that_was_not_started_has_no_report() -> None:

@@ -13,6 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -31,6 +32,9 @@ final class CopiesFolder {
     static final String DIRECTORY = "fs.ha.copies.directory";
     /** Conf key: how many megabytes the copies may take. */
     static final String MEGABYTES = "fs.ha.copies.mb";
+
+    /** Default of {@link #MEGABYTES}. */
+    static final String MOST = "10000";
 
     /** The file by which the component recognizes its directory. */
     private static final String MARK = "spark-ha-copies";
@@ -59,6 +63,8 @@ final class CopiesFolder {
     private volatile boolean open;
     private boolean swept;
     private volatile String refusal = "";
+    private volatile Consumer<Map<String, Long>> told = found -> {
+    };
 
     private CopiesFolder(Path root, long quota) {
         this.root = root;
@@ -70,11 +76,20 @@ final class CopiesFolder {
         if (!conf.get(SWITCH, "false").equals("true")) {
             return null;
         }
-        String named = conf.get(DIRECTORY, "");
-        Path root = named.isEmpty()
+        return named(conf.get(DIRECTORY, ""), conf.get(MEGABYTES, MOST));
+    }
+
+    /**
+     * The directory of this JVM's user.
+     *
+     * @param directory empty for one below the temporary directory of the JVM
+     * @param megabytes how many the copies may take
+     */
+    static CopiesFolder named(String directory, String megabytes) throws IOException {
+        Path root = directory.isEmpty()
             ? Path.of(System.getProperty("java.io.tmpdir"), MARK + "-" + uid(Path.of("/proc/self")))
-            : Path.of(named);
-        long quota = Long.parseLong(conf.get(MEGABYTES, "10000")) * MEGABYTE;
+            : Path.of(directory);
+        long quota = Long.parseLong(megabytes) * MEGABYTE;
         return FOLDERS.computeIfAbsent(root + " " + quota, key -> new CopiesFolder(root, quota));
     }
 
@@ -82,6 +97,17 @@ final class CopiesFolder {
     static String refusals() {
         return FOLDERS.values().stream().map(folder -> folder.refusal).filter(reason -> !reason.isEmpty())
             .collect(Collectors.joining("; "));
+    }
+
+    /**
+     * Has a listener told of the copies in the directory now and every minute: location of a partition, without its
+     * scheme, with its newest version. Without a usable directory there are none.
+     */
+    void tell(Consumer<Map<String, Long>> listener) {
+        told = listener;
+        if (!isUsable()) {
+            listener.accept(Map.of());
+        }
     }
 
     /** Where the copies lie. */
@@ -194,7 +220,7 @@ final class CopiesFolder {
         refusal = "";
         if (!swept) {
             swept = true;
-            CopiesSweep.begin(copies(), used);
+            CopiesSweep.begin(copies(), used, found -> told.accept(found));
         }
     }
 

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Consumer;
 
 /**
  * Removal of copies that nobody has used for long, or the longest when there is no room.
@@ -26,8 +27,9 @@ final class CopiesSweep {
     private static final long LEFT_OVER = TimeUnit.HOURS.toMillis(1);
     private static final long INTERVAL = TimeUnit.MINUTES.toMillis(1);
 
-    /** The copies of a partition: bytes, and when one of them was made or read last. */
+    /** The copies of a partition: newest version, bytes, and when one of them was made or read last. */
     private static final class Partition {
+        private long version = -1;
         private long bytes;
         private long last;
     }
@@ -35,12 +37,19 @@ final class CopiesSweep {
     private CopiesSweep() {
     }
 
-    /** Removes what is too old, counts the rest, and goes on counting: other JVMs use the same directory. */
-    static void begin(Path copies, AtomicLong used) {
+    /**
+     * Removes what is too old, counts the rest, and goes on counting: other JVMs use the same directory.
+     *
+     * @param used receives the bytes of all copies
+     * @param told receives each partition that has copies, as {@link CopiesFolder#tell} says
+     */
+    static void begin(Path copies, AtomicLong used, Consumer<Map<String, Long>> told) {
         Thread thread = new Thread(() -> {
             try {
                 while (true) {
-                    used.set(sweep(copies));
+                    Map<String, Long> versions = new HashMap<>();
+                    used.set(sweep(copies, versions));
+                    told.accept(versions);
                     Thread.sleep(INTERVAL);
                 }
             } catch (InterruptedException e) {
@@ -53,10 +62,19 @@ final class CopiesSweep {
 
     /** Removes what is too old; returns the bytes of the rest. */
     static long sweep(Path copies) {
+        return sweep(copies, new HashMap<>());
+    }
+
+    private static long sweep(Path copies, Map<String, Long> versions) {
         long oldest = System.currentTimeMillis() - UNUSED;
         long bytes = 0;
         for (Map.Entry<Path, Partition> each : partitions(copies).entrySet()) {
-            bytes += each.getValue().last < oldest ? removed(each, 0) : each.getValue().bytes;
+            Partition partition = each.getValue();
+            bytes += partition.last < oldest ? removed(each, 0) : partition.bytes;
+            if (partition.last >= oldest && partition.version >= 0) {
+                Path location = copies.relativize(each.getKey());
+                versions.put(location.subpath(1, location.getNameCount()).toString(), partition.version);
+            }
         }
         return bytes;
     }
@@ -91,6 +109,7 @@ final class CopiesSweep {
                     if (name != null && attributes.isRegularFile()) {
                         Partition of = found.computeIfAbsent(Path.of(name.directory()), path -> new Partition());
                         of.bytes += attributes.size();
+                        of.version = Math.max(of.version, name.version());
                         of.last = Math.max(of.last, Copy.isNote(file) ? attributes.lastModifiedTime().toMillis() : 0);
                     } else if (attributes.isRegularFile() && Copy.isUnfinished(file)) {
                         removeLeftOver(file);

@@ -66,7 +66,7 @@ public final class StateReads {
 
     /**
      * The figures of a query of all executors, with blanks between: files and bytes from copies, files and bytes from
-     * the store, and microseconds of all tasks together.
+     * the store, microseconds of all tasks together, and partitions that were returned to a host with copies.
      *
      * @param location the query's directory, as Spark sees it
      */
@@ -80,7 +80,7 @@ public final class StateReads {
             }
         }
         sums[NANOS] = TimeUnit.NANOSECONDS.toMicros(sums[NANOS]);
-        return joined(sums);
+        return joined(sums) + " " + HeldPartitions.placed(query);
     }
 
     /** Why executors keep no copies; empty when none says that. */
