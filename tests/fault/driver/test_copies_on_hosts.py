@@ -37,6 +37,8 @@ TWO_EXECUTORS = {
     # Otherwise the first batch may begin with one executor, which then has all partitions.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    # Two cores run the tasks of two queries: one that waits for its executor longer than this goes to the other one.
+    "spark.locality.wait": "120s",
 }
 Place = tuple[str, str]  # query and partition
 

@@ -5,6 +5,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Predicate;
@@ -17,7 +18,7 @@ import org.apache.hadoop.fs.Path;
  */
 public final class HeldPartitions {
     private static final Map<String, Host> HOSTS = new ConcurrentHashMap<>();
-    private static final Map<String, Integer> PLACED = new ConcurrentHashMap<>();
+    private static final Map<String, Set<String>> PLACED = new ConcurrentHashMap<>();
     private static volatile Predicate<String> alive = executor -> true;
 
     /** The host of an executor: location of each partition that has copies there, without scheme, with its version. */
@@ -112,8 +113,9 @@ public final class HeldPartitions {
         return assigned;
     }
 
-    static void countPlaced(String location) {
-        PLACED.merge(new Path(location).toUri().getPath(), 1, Integer::sum);
+    static void notePlaced(String location, Partition partition) {
+        PLACED.computeIfAbsent(new Path(location).toUri().getPath(), path -> ConcurrentHashMap.newKeySet())
+            .add(partition.name);
     }
 
     /**
@@ -122,7 +124,7 @@ public final class HeldPartitions {
      * @param path of the query's directory
      */
     static int placed(String path) {
-        return PLACED.getOrDefault(path, 0);
+        return PLACED.getOrDefault(path, Set.of()).size();
     }
 
     private static Map<String, Holders> holders(Map<String, Host> hosts, Path query) {

@@ -28,6 +28,7 @@ public final class StatePlacement extends StreamingQueryListener {
     private static final long serialVersionUID = 1;
     private static final String ONLY_STORE = "default";
 
+    /** By name: a query whose last batches are replayed starts more than once. */
     private static final Map<String, Query> EXPECTED = new ConcurrentHashMap<>();
     private static final Map<UUID, Query> STARTED = new ConcurrentHashMap<>();
     private static final Set<StreamingQueryManager> OBSERVED = Collections.newSetFromMap(new WeakHashMap<>());
@@ -57,7 +58,7 @@ public final class StatePlacement extends StreamingQueryListener {
     /** Called by Spark before the first batch, in the thread that will run it. */
     @Override
     public void onQueryStarted(QueryStartedEvent event) {
-        Query query = event.name() == null ? null : EXPECTED.remove(event.name());
+        Query query = event.name() == null ? null : EXPECTED.get(event.name());
         if (query != null) {
             STARTED.put(event.runId(), query);
             placeAll();
@@ -103,7 +104,7 @@ public final class StatePlacement extends StreamingQueryListener {
                 }
             }
             if (isNew) {
-                HeldPartitions.countPlaced(query.location);
+                HeldPartitions.notePlaced(query.location, partition);
             }
         }
     }
