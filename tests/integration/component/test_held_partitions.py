@@ -1,4 +1,4 @@
-"""Which executor gets which partition of state after a restart: one whose host has the newest copies, in equal parts."""
+"""Which executor gets which partition of state in a restart: one whose host has the newest copies, in fair parts."""
 
 from __future__ import annotations
 

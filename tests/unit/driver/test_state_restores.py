@@ -83,9 +83,8 @@ def test_the_report_is_final_at_the_first_commit() -> None:
     assert first["state_restore"].copy_files == 2
     assert final["state_restore"] == reports.figures("totals", committed=True)["state_restore"] == expected
     assert jvm.notes == [{"totals": expected}]
-    assert expected.sentence == (
-        "8 files (34.5 MB) from copies, 1 file (0.3 MB) from the store, 1.2 s, 4 partitions placed where their copies are"
-    )
+    read = "8 files (34.5 MB) from copies, 1 file (0.3 MB) from the store, 1.2 s"
+    assert expected.sentence == f"{read}, 4 partitions placed where their copies are"
 
 
 @pytest.mark.parametrize(("state_format", "expected"), [("2", [("manager", "totals", PLACE, 4)]), ("1", [])])
