@@ -100,14 +100,14 @@ def with_copies(folder: Path) -> dict[str, str]:
 def check_copies(seen: Seen, shapes: list[str]) -> None:
     check(seen, shapes)
     for shape in shapes:
-        copies, copy_bytes, files, size, micros = map(int, seen["reads"][shape])
+        copies, copy_bytes, files, size, micros, _ = map(int, seen["reads"][shape])
         assert (files, size) == (0, 0)
         assert min(copies, copy_bytes, micros) > 0
     assert [seen["counters"].get(f"copy_{kind}", 0) for kind in ("wrong", "error", "refused")] == [0, 0, 0]
 
 
 def test_a_later_epoch_reads_no_state_from_the_store_where_there_are_copies(tmp_path: Path) -> None:
-    shapes = ["rocksdb2", "changelog2"]
+    shapes = ["rocksdb2", "changelog2", "join"]
     asked = request(tmp_path, f"file://{tmp_path}/store", shapes, conf=with_copies(tmp_path / "copies"))
 
     check_copies(component_queries.run(asked, tmp_path), shapes)
