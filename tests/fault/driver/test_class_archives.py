@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.host.archives import training
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore, StoredArchive
 from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, driver_launch
 from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED
@@ -25,7 +26,7 @@ from tests.support.spark.supervised_job import SupervisedJob, terminate_and_comp
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
-TRAINING = 400.0  # seconds
+TRAINING = 1000.0  # seconds: it has the lowest priority, beside other tests
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # without the tests' own archive
 
 
@@ -76,8 +77,9 @@ def damage(archive: StoredArchive) -> None:
 
 
 def test_the_second_driver_maps_the_archive_that_was_made_beside_the_first_one(
-    gated: Callable[..., SupervisedJob], client: HaClient
+    gated: Callable[..., SupervisedJob], client: HaClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(training, "TRAINING_SECONDS", TRAINING)
     job, store = gated(), ArchiveStore.of(client.config)
     job.conf = {"spark.driver.extraJavaOptions": QUICK}
     job.options = HaOptions(checkpoint_interval=0)
