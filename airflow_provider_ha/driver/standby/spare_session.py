@@ -87,6 +87,11 @@ class SpareSession:
         conf = self._session.conf
         return key not in _SHOWN_ONLY and str(conf.get(key, None)) != value and not conf.isModifiable(key)
 
+    @property
+    def hadoop_configuration(self) -> Any:
+        """Hadoop's configuration of the context, a Java object."""
+        return self._session._jsc.hadoopConfiguration()  # noqa: SLF001  # pyspark has no public way to it
+
     def close(self) -> None:
         """Stop the session and its context."""
         self._session.stop()

@@ -26,6 +26,7 @@ from airflow_provider_ha.driver.queries.patches import PatchedSpark, Patches
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
+from airflow_provider_ha.driver.standby.copy_refresh import CopyRefresher
 from airflow_provider_ha.driver.standby.spare_session import MOST_SECONDS, SpareSession, reason_against
 from airflow_provider_ha.driver.standby.takeover import LOOK_SECONDS, MissedPromotionError, RunOverError, Takeover
 from airflow_provider_ha.errors import HaError, NodeMissingError, NotConnectedError
@@ -108,6 +109,7 @@ class StandbyDriver:
             pid=os.getpid(),
             log=spec.handle.log_uri,
         )
+        self._copies: CopyRefresher | None = None
         self._coordinator.add_state_listener(self._on_state)
 
     def wait(self) -> Promotion:
@@ -118,6 +120,8 @@ class StandbyDriver:
             while True:
                 found = self._takeover.look()
                 if isinstance(found, tuple):
+                    if self._copies is not None:
+                        self._copies.stop()
                     with suppress(OSError):  # the launch, for the phases of its start
                         os.utime(self._spec.home.properties, (self._takeover.lost_at, self._takeover.lost_at))
                     return Promotion(*found, spark)
@@ -168,6 +172,9 @@ class StandbyDriver:
             patches.spare = spare = SpareSession.open()
             with rehearsal(jvm, PREFIX + directory.as_uri(), MOST_SECONDS) if layered else nullcontext():
                 spare.warm_up(calls, directory, self._goes_on, layered=layered)
+            if layered and self._graph.options.local_recovery:
+                self._copies = CopyRefresher(self._job, self._graph.options, jvm, spare.hadoop_configuration)
+                self._copies.start()
         except Exception as error:  # of Spark: the driver can lead without a warm-up
             self._leave_if_over()
             log.warning("the warm-up failed", exc_info=True)

@@ -18,6 +18,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
 from airflow_provider_ha.testing.waiting import wait_until
+from airflow_provider_ha.uris import split
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
@@ -246,3 +247,33 @@ def test_each_partition_keeps_two_versions(job: LayeredJob, tmp_path: Path) -> N
     assert versions
     assert all(len(found) <= 2 for found in versions.values()), versions  # the committed one and the next
     terminate_and_compare(job, 30)
+
+
+def test_a_standby_driver_without_the_leader_s_disk_takes_over_without_state_from_the_store(
+    job: LayeredJob, requests: Requests, tmp_path: Path
+) -> None:
+    job.master = "local[2]"
+    job.options = job.options.model_copy(update={"standby_drivers": 1, "restart_in_place": True})
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    shutil.rmtree(tmp_path / "copies")  # the leader's host is another one, and has them
+    job.await_standby()
+    wait_until(lambda: "were copied to this host" in standby_log(job), timeout=PATIENCE, what="the refresh")
+    requests.read.clear()
+
+    job.jvm().kill()
+    job.await_takeover(2)
+    job.stream.feed(1)
+    job.await_read(2)
+
+    report = restore_of(job)
+    assert (report.store_files, report.off) == (0, "")
+    assert report.copy_files > 0
+    assert requests.state() == []
+    terminate_and_compare(job, 4)
+
+
+def standby_log(job: LayeredJob) -> str:
+    """Return the log of the standby driver that is ready."""
+    return Path(split(job.await_standby().log).path).read_text(encoding="utf-8")

@@ -96,3 +96,85 @@ class Local:
 def local(jvm: ComponentJvm, tmp_path: Path) -> Local:
     """A storage root on the local disk."""
     return Local(jvm, jvm.conf(f"file://{tmp_path}"), tmp_path)
+
+
+@dataclass(frozen=True)
+class Copies:
+    """A storage root on the local disk, and a directory of copies.
+
+    :param folder: The directory of copies.
+    """
+
+    local: Local
+    folder: Path
+    megabytes: int = 10_000
+
+    @property
+    def jvm(self) -> ComponentJvm:
+        return self.local.jvm
+
+    @property
+    def conf(self) -> Any:
+        values = {
+            "fs.ha.copies": "true",
+            "fs.ha.copies.directory": str(self.folder),
+            "fs.ha.copies.mb": str(self.megabytes),
+        }
+        return self.jvm.conf(f"file://{self.local.root}", values)
+
+    @property
+    def files(self) -> Any:
+        return self.jvm.files(self.conf, self.local.uri)
+
+    def place(self, name: str, epoch: str = "e8-x") -> Path:
+        """Where the copy of a file is."""
+        return Path(f"{self.folder}/v1/file/_{self.local.own.parent.parent}/{epoch}/q/{name}")
+
+    def write(self, name: str, content: bytes | None = None) -> None:
+        """Write a version, or the changes of one, as a task does."""
+        manager = self.jvm.manager(self.conf, f"{self.local.uri}/{Path(name).parent}")
+        self.jvm.create(
+            manager, f"{self.local.uri}/{name}", name.encode() if content is None else content, overwrite=True
+        )
+
+    def upload(self, name: str, source: Path) -> None:
+        """Upload a table as a task does."""
+        self.files.copyFromLocalFile(self.jvm.path(f"file://{source}"), self.jvm.path(f"{self.local.uri}/{name}"))
+
+    def download(self, name: str, target: Path) -> None:
+        """Fetch a table as a task does."""
+        self.files.copyToLocalFile(self.jvm.path(f"{self.local.uri}/{name}"), self.jvm.path(f"file://{target}"))
+
+    def read(self, name: str) -> bytes:
+        return self.jvm.read(self.files, f"{self.local.uri}/{name}")
+
+    def held(self, partition: str = "state/0/3", epoch: str = "e8-x") -> list[str]:
+        """Names of the copies of a partition."""
+        place = self.place(partition, epoch)
+        return sorted(path.name for path in place.rglob("*") if path.is_file() and path.suffix != ".note")
+
+    def lose(self, name: str) -> None:
+        """Remove the primary: what can still be read comes from the copy."""
+        (self.local.own / name).unlink()
+
+
+class Counted:
+    """What the component has counted since."""
+
+    def __init__(self, jvm: ComponentJvm) -> None:
+        self._jvm = jvm
+        self._before = jvm.counts()
+
+    def __getitem__(self, kind: str) -> int:
+        return self._jvm.counts().get(kind, 0) - self._before.get(kind, 0)
+
+
+@pytest.fixture
+def copies(local: Local, tmp_path: Path) -> Copies:
+    """Copies in a directory that does not exist yet."""
+    return Copies(local, tmp_path / "copies")
+
+
+@pytest.fixture
+def counted(jvm: ComponentJvm) -> Counted:
+    return Counted(jvm)

@@ -97,6 +97,12 @@ final class CopyRetention {
         return read.version() + 1 < IN_PROGRESS.merge(own.file().getParent(), read.version() + 1, Math::max);
     }
 
+    /** The newest version of a copy's partition of which there are copies, of all epochs of the job; -1 without any. */
+    static long newest(Copy copy) throws IOException {
+        return held(Layout.stateFile(copy.file().toString())).stream().mapToLong(each -> each.name.version()).max()
+            .orElse(-1);
+    }
+
     private static boolean isVersion(Held held) {
         return !held.last().endsWith(".crc");
     }
