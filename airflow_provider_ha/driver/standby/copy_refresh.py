@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
 from airflow_provider_ha.checkpoints.model import Checkpoint
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE
+from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.job_records import JobRecords
@@ -84,10 +85,13 @@ def state_files(area: WorkArea, directory: str, checkpoint: Checkpoint) -> Itera
 
     :param area: On S3 or HDFS.
     :param directory: Key of the closure.
+    :raises CheckpointMissingError: The checkpoint was removed meanwhile.
+    :raises CheckpointCorruptError: A file is missing or damaged.
     """
     for query, cut in checkpoint.queries.items():
         tree = area.tree(f"{directory}/{query}")
-        entries = tree.entries() if isinstance(tree, LayeredTree) else {}
-        for name in cut.files:
-            if name.startswith(f"{STATE}/") and name in entries:
+        assert isinstance(tree, LayeredTree), "local_recovery needs S3 or HDFS"  # noqa: S101  # refused at the submission
+        entries = tree.entries()
+        for name in closure(tree, cut.batch, with_planned=False):
+            if name.startswith(f"{STATE}/"):
                 yield area.uri(entries[name].place).removeprefix(PREFIX)

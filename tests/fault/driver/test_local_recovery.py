@@ -257,7 +257,7 @@ def test_a_standby_driver_without_the_leader_s_disk_takes_over_without_state_fro
     job.stream.feed(3)
     job.submit()
     job.await_read(1)
-    shutil.rmtree(tmp_path / "copies")  # the leader's host is another one, and has them
+    shutil.rmtree(tmp_path / "copies" / "v1")  # the leader's host is another one, and has them
     job.await_standby()
     wait_until(lambda: "were copied to this host" in standby_log(job), timeout=PATIENCE, what="the refresh")
     requests.read.clear()

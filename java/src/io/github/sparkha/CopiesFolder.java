@@ -170,6 +170,7 @@ final class CopiesFolder {
         if (!Files.isDirectory(place.getParent(), LinkOption.NOFOLLOW_LINKS)) {
             check();
             Files.createDirectories(place.getParent(), PRIVATE);
+            mark(); // it may just have been removed
         }
     }
 
@@ -257,6 +258,13 @@ final class CopiesFolder {
                     throw refused("it has files of others: name an empty directory");
                 }
             }
+            mark();
+        }
+    }
+
+    private void mark() throws IOException {
+        Path mark = root.resolve(MARK);
+        if (!Files.isRegularFile(mark, LinkOption.NOFOLLOW_LINKS)) {
             Files.write(mark, "Copies of Spark's state, made by spark-ha. Remove them at any time.\n"
                 .getBytes(StandardCharsets.US_ASCII));
         }

@@ -63,6 +63,7 @@ public final class CopiesPlugin implements SparkPlugin {
         /** Key of the reports that say which copies a host has. */
         static final String HOST = "host";
         private static final String HADOOP = "spark.hadoop.";
+        private static final String DRIVER = "driver";
 
         private PluginContext context;
         private Map<String, String> sent = Map.of();
@@ -71,6 +72,9 @@ public final class CopiesPlugin implements SparkPlugin {
         @Override
         public void init(PluginContext given, Map<String, String> conf) {
             context = given;
+            if (given.executorID().equals(DRIVER)) {
+                return; // of a local master, which has no other executor
+            }
             try {
                 CopiesFolder.named(given.conf().get(HADOOP + CopiesFolder.DIRECTORY, ""),
                     given.conf().get(HADOOP + CopiesFolder.MEGABYTES, CopiesFolder.MOST)).tell(this::tell);

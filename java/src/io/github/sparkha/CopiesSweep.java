@@ -49,7 +49,7 @@ final class CopiesSweep {
                 while (true) {
                     Map<String, Long> versions = new HashMap<>();
                     used.set(sweep(copies, versions));
-                    told.accept(versions);
+                    tell(versions, told);
                     Thread.sleep(INTERVAL);
                 }
             } catch (InterruptedException e) {
@@ -58,6 +58,14 @@ final class CopiesSweep {
         }, "spark-ha-copies");
         thread.setDaemon(true);
         thread.start();
+    }
+
+    private static void tell(Map<String, Long> versions, Consumer<Map<String, Long>> told) {
+        try {
+            told.accept(versions);
+        } catch (RuntimeException e) {
+            Counters.count(Counters.COPY_ERROR);
+        }
     }
 
     /** Removes what is too old; returns the bytes of the rest. */
