@@ -155,6 +155,7 @@ def restarts(s3: S3Access, folder: Path, megabytes: int, pairs: int) -> list[tup
                 seen = run(sides[name], s3, endpoint, megabytes, 1)
             seconds[name].append(seen.first_commit)
             size[name].append(read["state"] / MEGABYTE)
+            print(f"{megabytes} MB, {name}: {seen.first_commit:.1f} s, {size[name][-1]:.2f} MB", flush=True)
     ratio = median([mine / other for mine, other in zip(seconds[WITH], seconds[WITHOUT], strict=True)])
     return [
         (f"{megabytes} MB", name, f"{median(size[name]):.2f} MB", f"{median(seconds[name]):.1f} s", shown)
@@ -169,6 +170,7 @@ def cost(s3: S3Access, folder: Path, pairs: int, batches: int) -> list[tuple[str
         for name in (WITHOUT, WITH) if number % 2 == 0 else (WITH, WITHOUT):
             side = Side(s3.new_bucket(), folder / f"copies-cost-{number}" if name == WITH else None)
             times[name].append(median(run(side, s3, s3.endpoint, 30, 5 + batches).batches[5:]))
+            print(f"batch {name}: {times[name][-1]:.0f} ms", flush=True)
     ratio = median([mine / other for mine, other in zip(times[WITH], times[WITHOUT], strict=True)])
     return [
         (name, f"{median(times[name]):.0f} ms", shown) for name, shown in ((WITHOUT, "1.00"), (WITH, f"{ratio:.2f}"))
@@ -181,8 +183,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="measure a little only")
     parser.add_argument("--pairs", type=int, default=5, help="alternating rounds")
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 500, 2000], help="megabytes of state")
+    parser.add_argument("--batches", type=int, default=100, help="batches whose time is compared; 0 compares none")
     chosen = parser.parse_args()
-    pairs, sizes, batches = (1, [5], 5) if chosen.quick else (chosen.pairs, chosen.sizes, 100)
+    pairs, sizes, batches = (1, [5], 5) if chosen.quick else (chosen.pairs, chosen.sizes, chosen.batches)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory() as name, real_server() as s3:
         folder = Path(name)
@@ -190,8 +193,9 @@ def main() -> None:
         rows = [row for megabytes in sizes for row in restarts(s3, folder, megabytes, pairs)]
         columns = ("state", "", "state from the store", "first commit after the start of the query", "ratio")
         show(f"restarts, median of {pairs} pairs, load {os.getloadavg()[0]:.1f}", columns, rows)
-        rows = cost(s3, folder, pairs, batches)
-        show(f"time of a batch, 30 MB of state, median of {pairs} pairs", ("", "median", "ratio"), rows)
+        if batches:
+            rows = cost(s3, folder, pairs, batches)
+            show(f"time of a batch, 30 MB of state, median of {pairs} pairs", ("", "median", "ratio"), rows)
 
 
 if __name__ == "__main__":
