@@ -27,6 +27,7 @@ from airflow_provider_ha.driver import script
 from airflow_provider_ha.driver.checkpointing import progress, publish_loop
 from airflow_provider_ha.driver.ending import process_end
 from airflow_provider_ha.driver.members import housekeeping
+from airflow_provider_ha.driver.standby import copy_refresh
 from airflow_provider_ha.fleet import cluster_leader
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
@@ -155,6 +156,11 @@ SENTENCES = [
     (
         "how-to/standby-drivers.md",
         f"{standby.FIRST_PAUSE:g} s, then {2 * standby.FIRST_PAUSE:g} s, up to {standby.LONGEST_PAUSE / 60:g} minutes",
+    ),
+    (
+        "how-to/local-recovery.md",
+        f"then every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint, at "
+        f"{copy_refresh.RATE // 1_000_000} MB/s at most",
     ),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
