@@ -159,8 +159,7 @@ SENTENCES = [
     ),
     (
         "how-to/local-recovery.md",
-        f"then every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint, at "
-        f"{copy_refresh.RATE // 1_000_000} MB/s at most",
+        f"every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint, at {copy_refresh.RATE // 10**6} MB/s at most",
     ),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
