@@ -157,10 +157,8 @@ SENTENCES = [
         "how-to/standby-drivers.md",
         f"{standby.FIRST_PAUSE:g} s, then {2 * standby.FIRST_PAUSE:g} s, up to {standby.LONGEST_PAUSE / 60:g} minutes",
     ),
-    (
-        "how-to/local-recovery.md",
-        f"every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint, at {copy_refresh.RATE // 10**6} MB/s at most",
-    ),
+    ("how-to/local-recovery.md", f"every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint"),
+    ("how-to/local-recovery.md", f"at {copy_refresh.RATE // 10**6} MB/s at most"),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
     ("how-to/standby-drivers.md", f"within {'a quarter of an hour' if cluster_leader._LOOK_SECONDS == 900 else '?'}"),
