@@ -76,7 +76,7 @@ def play(values: dict[str, str], checkpoint: str, keys: int, batches: int, paren
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
 
-    builder = SparkSession.builder
+    builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", batches + 10)
     for key, value in values.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
@@ -182,7 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="measure a little only")
     parser.add_argument("--pairs", type=int, default=5, help="alternating rounds")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[30, 500, 2000], help="megabytes of state")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[30, 500, 2000], help="megabytes of state")
     parser.add_argument("--batches", type=int, default=100, help="batches whose time is compared; 0 compares none")
     chosen = parser.parse_args()
     pairs, sizes, batches = (1, [5], 5) if chosen.quick else (chosen.pairs, chosen.sizes, chosen.batches)
