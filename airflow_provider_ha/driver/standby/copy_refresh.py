@@ -85,7 +85,7 @@ def state_files(area: WorkArea, directory: str, checkpoint: Checkpoint) -> Itera
 
     :param area: On S3 or HDFS.
     :param directory: Key of the closure.
-    :raises CheckpointMissingError: The checkpoint was removed meanwhile.
+    :raises CheckpointMissingError: The checkpoint has been removed.
     :raises CheckpointCorruptError: A file is missing or damaged.
     """
     for query, cut in checkpoint.queries.items():
