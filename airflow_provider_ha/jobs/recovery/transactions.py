@@ -125,7 +125,8 @@ def claim(job: JobRecords, run: int, submission: Submission, *, also: tuple[Op, 
     except (NodeMissingError, VersionConflictError) as error:
         if error.path != live.path:
             raise
-        return False  # the run has ended since it was read
+        # guard: lost-race-is-claimed
+        return False  # the run has ended since it was read, or another process was first
     except (NodeExistsError, OutcomeUnknownError):
         return _is_made(job, path, submission)
     return True

@@ -156,7 +156,7 @@ def test_a_job_that_is_touched_again_is_not_attended_to_twice_at_once() -> None:
 @pytest.mark.flink(
     "SessionDispatcherLeaderProcessTest#onAddedExecutionPlan_duplicateJobSubmissionDueToFalsePositive_willBeIgnored",
     entry=107,
-    mutant="claim-of-a-loss",
+    mutant="lost-race-is-claimed",
 )
 def test_a_loss_that_two_see_is_recovered_once(stage: Stage) -> None:
     """Of two who have both seen one loss, one makes a submission of it and the other finds that one.

@@ -55,6 +55,23 @@ def test_a_claim_whose_answer_is_unknown_is_asked_again(
     assert restart.claim_with_exit(job, exit_record(job)) == wanted
 
 
+def test_a_claim_without_an_answer_is_lost_if_another_process_has_the_attempt(
+    job: JobRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = (new_submission(job, 2, by=by, engine="local", lost_epoch=None) for by in ("me", "another"))
+    commit = JobRecords.commit
+
+    def unanswered(records: JobRecords, *ops: Any) -> None:
+        monkeypatch.setattr(JobRecords, "commit", commit)
+        assert claim(records, 1, other)
+        raise OutcomeUnknownError("no answer")
+
+    monkeypatch.setattr(JobRecords, "commit", unanswered)
+
+    assert not claim(job, 1, mine)
+    assert claim(job, 1, other), "a repetition finds what it has made"
+
+
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["the first claim", "a claim whose answer was lost"])
 def test_no_claim_follows_an_open_cancel(
     job: JobRecords, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer_lost: bool
