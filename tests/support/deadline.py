@@ -1,4 +1,4 @@
-"""A call that has to end: without its guard it would go on for ever, and a test that hangs has found nothing."""
+"""A call that has to end: without its guard it would never end, and a test that hangs has found nothing."""
 
 from __future__ import annotations
 
