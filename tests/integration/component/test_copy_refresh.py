@@ -74,6 +74,17 @@ def test_an_older_version_goes_when_a_newer_one_was_fetched(copies: Copies, stor
     assert copies.held() == sorted(Path(name).name for name in (TABLE, other, version(16), version(17)))
 
 
+def test_the_changes_after_a_snapshot_stay(copies: Copies, stored: Stored) -> None:
+    files = stored(15, TABLE)
+    for number in (16, 17):
+        changes = version(number).replace(".zip", ".changelog")
+        (copies.local.own / changes).write_bytes(b"changes")
+        files.append(f"file://{copies.local.own}/{changes}")
+
+    assert fetch(copies, files) == 4
+    assert copies.held() == sorted(file.rpartition("/")[2] for file in files)
+
+
 def test_copies_of_a_task_that_is_ahead_of_the_checkpoint_stay(copies: Copies, stored: Stored) -> None:
     fetch(copies, stored(18))
 

@@ -3,7 +3,8 @@ package io.github.sparkha;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.Comparator;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -49,39 +50,48 @@ public final class CopyRefresh {
      * @return how many were copied
      */
     public int fetch(List<String> files) {
+        Map<String, List<Path>> partitions = new LinkedHashMap<>();
+        for (String each : files) {
+            Path source = new Path(each);
+            Layout.StateFile name = Layout.stateFile(source.toUri().getPath());
+            if (name != null) {
+                partitions.computeIfAbsent(name.directory(), partition -> new ArrayList<>()).add(source);
+            }
+        }
         int fetched = 0;
         try {
-            Map<String, Long> newest = new HashMap<>();
-            List<Copy> versions = new ArrayList<>();
-            for (String each : files) {
-                Layout.StateFile name = Layout.stateFile(new Path(each).toUri().getPath());
-                if (name != null) {
-                    newest.merge(name.directory(), name.version(), Math::max);
-                }
-            }
-            for (String each : files) {
-                Path source = new Path(each);
-                Layout.StateFile name = Layout.stateFile(source.toUri().getPath());
-                if (stopped || name == null || !folder.isUsable()) {
-                    continue;
-                }
-                Copy copy = new Copy(folder.place(source));
-                // guard: newer-copies-replaced-by-a-refresh
-                if (CopyRetention.newest(copy) > newest.get(name.directory())) {
-                    continue; // a task of this host is ahead of the checkpoint
-                }
-                fetched += !copy.isNoted() && copied(source, copy) ? 1 : 0;
-                if (name.version() >= 0 && copy.isNoted() && !each.endsWith(".crc")) {
-                    versions.add(copy);
-                }
-            }
-            for (Copy version : versions) {
-                CopyRetention.apply(version);
+            for (List<Path> sources : partitions.values()) {
+                fetched += fetchPartition(sources);
             }
         } catch (IOException | RuntimeException e) {
             folder.failed(e);
         }
         return fetched;
+    }
+
+    private int fetchPartition(List<Path> sources) throws IOException {
+        int fetched = 0;
+        Path newest = sources.stream().filter(source -> !source.getName().endsWith(".crc"))
+            .max(Comparator.comparingLong(CopyRefresh::version)).orElse(sources.get(0));
+        Copy last = new Copy(folder.place(newest));
+        // guard: newer-copies-replaced-by-a-refresh
+        if (stopped || !folder.isUsable() || CopyRetention.newest(last) > version(newest)) {
+            return 0; // a task of this host is ahead of the checkpoint
+        }
+        for (Path source : sources) {
+            Copy copy = new Copy(folder.place(source));
+            if (!stopped && !copy.isNoted() && copied(source, copy)) {
+                fetched++;
+            }
+        }
+        if (version(newest) >= 0 && last.isNoted()) {
+            CopyRetention.apply(last); // of the newest version: it removes the changes after the one that it is given
+        }
+        return fetched;
+    }
+
+    private static long version(Path source) {
+        return Layout.stateFile(source.toUri().getPath()).version();
     }
 
     private boolean copied(Path source, Copy copy) throws IOException {
