@@ -204,7 +204,7 @@ class Component:
         check_driver(self._jvm)
         set_up(self._jvm, leader.root, leader.options)
         switch = {COPIES: "true"} if leader.options.local_recovery else {}
-        for key, value in {WRITER: leader.writer, **copies_conf(leader.options), **switch}.items():
+        for key, value in {WRITER: leader.writer, **switch}.items():
             self._jvm.java.lang.System.setProperty(key, value)
             set_in_context(key, value)
         keeper = GateKeeper(self._jvm.io.github.sparkha.Gate, self._lease_left, self._interval, self._failed)
