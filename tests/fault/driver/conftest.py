@@ -58,6 +58,12 @@ def client(config: HaConfig) -> Iterator[HaClient]:
 
 
 @pytest.fixture
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
+    """Input, output and truth of ``counts.py``, outside of every test host."""
+    return Stream(tmp_path_factory.mktemp("stream"))
+
+
+@pytest.fixture
 def gated(client: HaClient, tmp_path: Path) -> Callable[..., SupervisedJob]:
     """Make the job with the gated script; it is not submitted yet."""
     return lambda *queries: SupervisedJob(client, Stream(tmp_path), queries or ("windows",))

@@ -12,23 +12,27 @@ import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
-from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, TestHost
-from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, submitted_to
+from tests.support.clusters.standalone_requests import (
+    MARKS,
+    PATIENCE,
+    await_output,
+    newest,
+    recover_once_lost,
+    submit_counts,
+)
 from tests.support.s3.s3_server import S3Access
-from tests.support.spark.driver_helpers import APPS, Stream
-from tests.support.spark.layered_job import on_s3, s3a_class_path
+from tests.support.spark.driver_helpers import Stream
+from tests.support.spark.layered_job import on_s3
 
 
 pytestmark = [*MARKS, pytest.mark.timeout(1800)]
-JOB, PARTITIONS = "counts", 4
+PARTITIONS = 4
 TWO_EXECUTORS = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
@@ -50,15 +54,9 @@ def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
 
 
 @pytest.fixture
-def stream(tmp_path_factory: pytest.TempPathFactory) -> Stream:
-    return Stream(tmp_path_factory.mktemp("stream"))
-
-
-@pytest.fixture
 def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClient:
     """The job after three batches, with copies on both hosts."""
-    stream.feed(3)
-    job = client.job(JOB)
+    job = client.job("counts")
     options = HaOptions(
         checkpoint_interval=0,
         restart_delay=0,
@@ -66,50 +64,9 @@ def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClie
         local_recovery=True,
         local_recovery_dir=str(cluster.hosts[0].mount_point / "copies"),
     )
-    job.submit(
-        JobSpec(
-            job_id=JOB,
-            request_id=new_id(),
-            application=str(APPS / "counts.py"),
-            arguments=[*stream.arguments, "0"],
-            conf=JOB_CONF | TWO_EXECUTORS | s3a_class_path(),
-            ha=options,
-            **submitted_to(cluster, client.config),
-        )
-    )
-    await_rows(stream)
+    submit_counts(job, cluster, stream, TWO_EXECUTORS, options)
+    await_output(stream)
     return job
-
-
-def await_rows(stream: Stream) -> None:
-    """Wait until each row and each window that is over is in the output, once."""
-
-    def complete() -> bool:
-        if not stream.database.exists():
-            return False
-        over = stream.expected_windows(stream.files - 1)
-        return stream.seen() == stream.expected_rows(stream.files) and stream.windows() == over
-
-    wait_until(complete, timeout=PATIENCE, what="the whole output")
-
-
-def lose_driver_and_recover(job: JobClient, cluster: StandaloneCluster, stream: Stream, *, disk: bool) -> TestHost:
-    """Kill the driver, or lose its host with the disk; returns that host."""
-    run = job.snapshot().run
-    assert run is not None
-    assert run.newest is not None
-    submission = run.newest.submission.submission_id
-    host = cluster.host_of(submission)
-    if disk:
-        host.lose()
-    else:
-        for process in host.of(submission):
-            process.kill()
-    stream.feed(2)
-    wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=PATIENCE, what="the loss")
-    job.recover(by="test")
-    await_rows(stream)
-    return host
 
 
 def copied(host: TestHost) -> set[Place]:
@@ -138,7 +95,10 @@ def test_after_the_loss_of_a_driver_every_partition_returns_to_the_host_with_its
 ) -> None:
     before = [copied(host) for host in cluster.hosts]
 
-    lose_driver_and_recover(job, cluster, stream, disk=False)
+    submission = newest(job).submission_id
+    for process in cluster.host_of(submission).of(submission):
+        process.kill()
+    recover_once_lost(job, stream)
 
     assert all(before)
     assert not before[0] & before[1]
@@ -154,7 +114,10 @@ def test_a_lost_disk_is_read_from_the_store_and_the_other_partitions_stay(
 ) -> None:
     before = {host.name: copied(host) for host in cluster.hosts}
 
-    lost = lose_driver_and_recover(job, cluster, stream, disk=True)
+    lost = cluster.host_of(newest(job).submission_id)
+
+    lost.lose()
+    recover_once_lost(job, stream)
 
     (stayed,) = (places for name, places in before.items() if name != lost.name)
     for query, report in restores(job).items():

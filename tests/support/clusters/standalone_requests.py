@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import JobSpec
+from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.standalone_cluster import StandaloneCluster, can_make_hosts
-from tests.support.spark.driver_helpers import CONF
+from tests.support.spark.driver_helpers import APPS, CONF, Stream
+from tests.support.spark.layered_job import s3a_class_path
 
 
 MARKS = [
@@ -31,6 +40,54 @@ def submitted_to(cluster: StandaloneCluster, config: HaConfig) -> dict[str, Any]
         "engine_options": target.engine_options,
         "driver_memory": "1g",
     }
+
+
+def submit_counts(
+    job: JobClient, cluster: StandaloneCluster, stream: Stream, conf: Mapping[str, str], options: HaOptions
+) -> None:
+    """Submit ``counts.py`` with three files to read, its executors in separate processes."""
+    stream.feed(3)
+    job.submit(
+        JobSpec(
+            job_id=job.job_id,
+            request_id=new_id(),
+            application=str(APPS / "counts.py"),
+            arguments=[*stream.arguments, "0"],
+            conf={**JOB_CONF, **conf, **(s3a_class_path() if job.config.s3 is not None else {})},
+            ha=options,
+            **submitted_to(cluster, job.config),
+        )
+    )
+
+
+def newest(job: JobClient) -> Submission:
+    """Return the newest submission of a job."""
+    run = job.snapshot().run
+    assert run is not None
+    assert run.newest is not None
+    return run.newest.submission
+
+
+def await_output(stream: Stream) -> None:
+    """Wait until every row is in sqlite, and each window that is over in the output, once."""
+
+    def complete() -> bool:
+        try:
+            rows, windows = stream.seen(), stream.windows()
+        except (sqlite3.OperationalError, FileNotFoundError):  # nothing was written yet
+            return False
+        over = stream.expected_windows(stream.files - 1)
+        return rows == stream.expected_rows(stream.files) and windows == over
+
+    wait_until(complete, timeout=PATIENCE, what="the whole output")
+
+
+def recover_once_lost(job: JobClient, stream: Stream) -> None:
+    """Give the job more to read, and recover it when its loss is known."""
+    stream.feed(2)
+    wait_until(lambda: job.snapshot().state is JobState.LOST, timeout=PATIENCE, what="the loss")
+    job.recover(by="test")
+    await_output(stream)
 
 
 def refuse_end(job: JobClient) -> None:
