@@ -125,8 +125,8 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
             (
                 [
                     each.standby_id,
-                    each.host,
-                    each.pid,
+                    each.host or "-",
+                    each.pid or "-",
                     each.level.value,
                     f"{each.since:%Y-%m-%d %H:%M:%S}",
                     each.note,

@@ -46,8 +46,8 @@ from airflow_provider_ha.jobs.removal.cleanup import clean_up, has_past_runs
 from airflow_provider_ha.jobs.runs.run_store import refuse_other_run
 from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.status import JobStatus
-from airflow_provider_ha.jobs.submit.launch import launch_standbys
 from airflow_provider_ha.jobs.submit.requests import SubmittedRun
+from airflow_provider_ha.jobs.submit.standby_launch import launch_standbys
 
 
 log = logging.getLogger(__name__)
@@ -267,10 +267,10 @@ class Reconciler:
         if found.action is not Action.LEAVE or run is None or count is None or count.missing_since is None:
             return found
         job = self._client.context(sight.status.job_id, cluster=self._leadership)
-        living = len(StandbyStore(job.coordinator, job.paths, run.run.number).ids())
-        if living >= count.requested:  # one of them is not ready yet
+        joined = StandbyStore(job.coordinator, job.paths, run.run.number).joined()
+        if joined >= count.requested:  # one of them is not ready yet
             return found
-        reason = f"it has {living} of {count.requested} standby drivers"
+        reason = f"it has {joined} of {count.requested} standby drivers"
         return replace(found, action=Action.REPLENISH, reason=reason)
 
     def _left(self, sight: JobObservation, found: JobCondition) -> float:
@@ -330,10 +330,9 @@ class Reconciler:
             return ReconcileResult(job_id=job.job_id, outcome=ReconcileOutcome.LEFT_ALONE, detail="its run has ended")
         engine = job.engines.get(run.newest.submission.engine)
         engine.check_host()
-        launch_standbys(job, run.run, engine)
-        return ReconcileResult(
-            job_id=job.job_id, outcome=ReconcileOutcome.REPLENISHED, detail=reason, again=self._patience.replenish
-        )
+        started = launch_standbys(job, run.run, engine)
+        outcome = ReconcileOutcome.REPLENISHED if started else ReconcileOutcome.LEFT_ALONE
+        return ReconcileResult(job_id=job.job_id, outcome=outcome, detail=reason, again=self._patience.replenish)
 
     def _release(self, quarantine: Node, reason: str) -> None:
         """End a quarantine whose reason no longer holds; a user may end it at the same moment."""

@@ -52,9 +52,13 @@ from tests.support.clusters.standalone_cluster import PATIENCE, StandaloneCluste
 
 
 class EngineUnderTest(Protocol):
-    """An engine, and what only a test does with what it has launched."""
+    """An engine, and what only a test does with what it has launched.
+
+    :ivar host: Its only host, if it may have others; otherwise empty.
+    """
 
     engine: Engine
+    host: str
 
     def target(self, spark_home: Path) -> Target:
         """Return a target of the engine, with the stand-in for Spark."""
@@ -80,6 +84,7 @@ class OnThisHost:
 
     def __post_init__(self) -> None:
         self.engine: Engine = LocalEngine(self.config)
+        self.host = ""
 
     def target(self, spark_home: Path) -> Target:
         return Target(engine_options={"spark_home": str(spark_home)})
@@ -177,6 +182,10 @@ class NamespaceEngine:
             return UnknownSubmission("it was not launched")
         return GoneSubmission("the namespace has ended, and all that ran in it")
 
+    def host_of(self, handle: DriverHandle) -> str:
+        del handle
+        return ""  # another container would be on this host as well
+
     def terminate(self, handle: DriverHandle) -> None:
         if handle.ref["boot"] != boot_id():
             raise JobStateError("it does not run on this host")
@@ -211,6 +220,7 @@ class InANamespace:
 
     def __post_init__(self) -> None:
         self._engine = NamespaceEngine(self.config, self.work)
+        self.host = ""
         self.engine: Engine = self._engine
 
     def target(self, spark_home: Path) -> Target:
@@ -240,6 +250,7 @@ class OnAStandaloneCluster:
 
     def __post_init__(self) -> None:
         self.engine: Engine = StandaloneEngine(self.config)
+        self.host = self.cluster.hosts[0].address
 
     def target(self, spark_home: Path) -> Target:
         return self.cluster.target(self.config, spark_home=str(spark_home))

@@ -133,6 +133,7 @@ def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
 
     await_driver(tested, ticket)
     assert observe_one(tested.engine, ticket.submission_id, handle) == RunningSubmission(handle)
+    assert tested.engine.host_of(handle) == tested.host
 
 
 def test_a_reserved_handle_is_that_of_the_driver_and_starts_no_second_one(

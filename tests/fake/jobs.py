@@ -122,13 +122,13 @@ class Prepared:
         return World(ensemble, store)
 
 
-def prepare(*, led: bool, submissions: int = 1) -> Prepared:
+def prepare(*, led: bool, submissions: int = 1, standby_drivers: int = 0) -> Prepared:
     """Make a live run whose submissions have started; *led*: epoch 1 was granted to the first, and was lost."""
     ensemble = FakeEnsemble(members=1)
     world = World(ensemble, MemoryStore(ensemble.clock))
     session = world.session("maker")
     job = world.job(session)
-    options = HaOptions(restart_delay=0)
+    options = HaOptions(restart_delay=0, standby_drivers=standby_drivers)
     blob = Blob(sha256="0" * 64, size=1)
     graph = job.graphs.write_graph(
         JobGraph(job_id="flights", name="flights", application=Artifact(name="app.py", blob=blob), options=options)

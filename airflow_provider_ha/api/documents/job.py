@@ -101,9 +101,10 @@ class StandbyView(View):
     """A living standby driver.
 
     :param standby_id: Its id, which it keeps as the id of the submission that it becomes.
-    :param pid: Process id of its Python.
-    :param level: ``connected``: it waits without Spark. ``session``: it is ready, with a Spark session that
-        has executed batches.
+    :param host: Empty while it waits in the queue of a cluster.
+    :param pid: Process id of its Python; 0 while it waits in the queue of a cluster.
+    :param level: ``requested``: it waits in the queue of a cluster, or for memory. ``connected``: it waits without
+        Spark, or for an executor. ``session``: it is ready, with a Spark session that has executed batches.
     :param since: When it reached the level.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
     :param log: Location of its log on its host.

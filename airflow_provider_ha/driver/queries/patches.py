@@ -220,9 +220,16 @@ class Patches:
         return make
 
     def _use_spare(self, wanted: Mapping[str, Any] | None) -> None:
-        """Leave the spare session to the script that asks for a session, or close it: Spark has one context."""
+        """Leave the spare session to the script that asks for a session, or close it."""
+        if self.spare is not None and self.spare.fits(wanted):
+            self.spare = None
+        else:
+            self.close_spare()
+
+    def close_spare(self) -> None:
+        """Stop the spare session, if there is one: Spark has one context."""
         spare, self.spare = self.spare, None
-        if spare is None or spare.fits(wanted):
+        if spare is None:
             return
         self._stops = True
         try:

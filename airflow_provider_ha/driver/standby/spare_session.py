@@ -9,11 +9,15 @@ metastore. With such a conf no session is made in advance.
 
 The queries run in a separate session of the same context: a query that has ended would make the script's
 ``awaitAnyTermination()`` return immediately, and each session has a separate query manager.
+
+On a cluster the executors do not see the local disk of the driver. There the queries run in a local context, which
+warms the JVM of the driver; then the context of the cluster follows, whose executors execute a plain aggregation.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,6 +44,12 @@ WARM_UP_SECONDS = 300.0  # of one query
 MOST_SECONDS = 4 * WARM_UP_SECONDS  # of the warm-up
 _LOOK_SECONDS = 0.2
 _KEYS = 10_000
+_LOCAL_MASTER = "local[2]"
+_ALL = 2**31 - 1  # executors
+_KEEP_SECONDS = 5.0
+ASK_SECONDS, ASK_PERIOD = 30.0, 120.0  # for which, and after which, executors are requested that are not there
+GIVE_BACK_SECONDS = 60.0  # of a job that is not RUNNING: its takeover takes seconds
+_DYNAMIC = "spark.dynamicAllocation.enabled"
 _PARTITIONS, _MOST_PARTITIONS = "spark.sql.shuffle.partitions", 4  # a batch of 200 would take a minute
 
 
@@ -64,11 +74,15 @@ class SpareSession:
         self._session = session
 
     @classmethod
-    def open(cls) -> SpareSession:
-        """Make a session with the conf of this JVM."""
+    def open(cls, *, local: bool = False) -> SpareSession:
+        """Make a session with the conf of this JVM.
+
+        :param local: With executors in this JVM, and not with those of the conf's master.
+        """
         from pyspark.sql import SparkSession  # pyspark is imported inside functions
 
-        return cls(SparkSession.builder.getOrCreate())
+        builder = SparkSession.builder
+        return cls((builder.master(_LOCAL_MASTER) if local else builder).getOrCreate())
 
     def fits(self, wanted: Mapping[str, Any] | None) -> bool:
         """Return whether a script that sets this conf may have it.
@@ -78,6 +92,9 @@ class SpareSession:
         if wanted is None:
             log.info("the session is made again: the script makes a context")
             return False
+        if self._context.isStopped():
+            log.info("the session is made again: Spark has stopped it")
+            return False
         fixed = sorted(key for key, value in wanted.items() if self._is_fixed(key, str(value)))
         if fixed:
             log.info("the session is made again, because the script sets %s", ", ".join(fixed))
@@ -86,6 +103,15 @@ class SpareSession:
     def _is_fixed(self, key: str, value: str) -> bool:
         conf = self._session.conf
         return key not in _SHOWN_ONLY and str(conf.get(key, None)) != value and not conf.isModifiable(key)
+
+    @property
+    def _context(self) -> Any:
+        """Spark's context, a Java object."""
+        return self._session._jsc.sc()  # noqa: SLF001  # pyspark has no public way to it
+
+    def executors(self, most: int, is_running: Callable[[], bool]) -> HeldExecutors:
+        """Return the executors of a session on a cluster; the parameters are those of :class:`HeldExecutors`."""
+        return HeldExecutors(self._session, most, is_running)
 
     @property
     def hadoop_configuration(self) -> Any:
@@ -129,6 +155,116 @@ class SpareSession:
             getattr(getattr(stores, "StateStore$"), "MODULE$").unloadAll()
         finally:
             remove_tree(directory)
+
+
+class HeldExecutors:
+    """Executors of a standby driver on a cluster: few while it waits, those of the job once it leads. Owns a thread.
+
+    They never keep a job from its own executors: a cluster gives what becomes free to the application that waits
+    longest. So they are requested for a moment at a time, while the job is RUNNING, and given back when another driver
+    does not get that far.
+
+    :param session: Of pyspark. Its cluster grants it all the executors that it may have; those beyond the limit are
+        given back.
+    :param most: Limit while it waits. With dynamic allocation Spark has one of its own, and this one does not count.
+    :param is_running: Returns whether the job is RUNNING under another driver.
+    """
+
+    def __init__(self, session: Any, most: int, is_running: Callable[[], bool]) -> None:
+        self._session = session
+        self._context = session._jsc.sc()  # noqa: SLF001  # pyspark has no public way to it
+        self._most = most
+        self._is_running = is_running
+        self._is_dynamic = str(session.conf.get(_DYNAMIC, "false")).lower() == "true"
+        self._limit: int | None = None
+        self._began = self._running_at = time.monotonic()
+        self._leads = threading.Event()
+        self._changing = threading.Lock()  # of the number, by the limit or by its end
+        self._warmed: frozenset[str] = frozenset()
+        self._thread = threading.Thread(target=self._run, name="held-executors", daemon=True)
+
+    @property
+    def are_ready(self) -> bool:
+        """Whether one has executed tasks, or none is held: Spark requests them itself when there are tasks."""
+        return bool(self._warmed) or not self._most or self._is_dynamic
+
+    def start(self) -> None:
+        """Begin to limit them."""
+        self._thread.start()
+
+    def lift(self) -> None:
+        """End the limit: the driver leads. Does not wait."""
+        self._leads.set()
+        threading.Thread(target=self._request_all, name="all-executors", daemon=True).start()
+
+    def _request_all(self) -> None:
+        try:
+            with self._changing:
+                self._request(_ALL)
+        except Exception:  # of Spark: the script has stopped the session, and its own has no limit
+            log.warning("the limit of executors cannot be lifted", exc_info=True)
+
+    def _run(self) -> None:
+        while not self._leads.is_set():
+            try:
+                self._keep()
+            except Exception:  # of Spark: a driver leads without executors too
+                log.warning("the number of executors cannot be changed now", exc_info=True)
+            self._leads.wait(_KEEP_SECONDS)
+
+    def _keep(self) -> None:
+        """Give back what is too much, and execute tasks on what is new."""
+        now = time.monotonic()
+        if self._is_running():
+            self._running_at = now
+        there = self._ids()
+        limit = held_limit(self._most, len(there), now - self._began, now - self._running_at)
+        with self._changing:
+            if self._leads.is_set():
+                return
+            if not self._is_dynamic:
+                there = self._limit_to(limit, there)
+        if there - self._warmed:
+            self._execute(len(there))
+        self._warmed = there
+
+    def _limit_to(self, limit: int, there: frozenset[str]) -> frozenset[str]:
+        """Return the executors that stay."""
+        surplus = sorted(there, key=int)[limit:]
+        if surplus:
+            self._context.killExecutors(self._session._jvm.PythonUtils.toSeq(surplus))  # noqa: SLF001  # as above
+        if surplus or limit != self._limit:  # Spark has reduced its own number by those that it killed
+            self._request(limit)
+            self._limit = limit
+        return there - set(surplus)
+
+    def _ids(self) -> frozenset[str]:
+        return frozenset(filter(None, str(self._context.getExecutorIds().mkString(",")).split(",")))
+
+    def _request(self, number: int) -> None:
+        if self._is_dynamic:
+            return
+        maps = self._session._jvm.scala.collection.immutable  # noqa: SLF001  # as above
+        self._context.requestTotalExecutors(number, 0, getattr(getattr(maps, "Map$"), "MODULE$").empty())
+
+    def _execute(self, executors: int) -> None:
+        tasks = executors * int(self._session.sparkContext.defaultParallelism)
+        for _ in range(BATCHES):
+            self._session.range(0, _KEYS * tasks, 1, tasks).groupBy("id").count().groupBy("count").count().collect()
+
+
+def held_limit(most: int, held: int, age: float, stopped: float) -> int:
+    """Return how many executors a standby driver may have now. Pure.
+
+    :param most: Limit of the job.
+    :param held: Number that it has.
+    :param age: Seconds since it has begun to request them.
+    :param stopped: Seconds since the job was last seen RUNNING under another driver.
+    """
+    if stopped > GIVE_BACK_SECONDS:
+        return 0
+    asks = age % ASK_PERIOD < ASK_SECONDS and stopped <= 0
+    return most if asks else min(held, most)
 
 
 def write_rows(folder: Path, turn: int) -> None:

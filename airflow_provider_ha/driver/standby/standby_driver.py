@@ -27,12 +27,14 @@ from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
 from airflow_provider_ha.driver.standby.copy_refresh import CopyRefresher
-from airflow_provider_ha.driver.standby.spare_session import MOST_SECONDS, SpareSession, reason_against
+from airflow_provider_ha.driver.standby.spare_session import MOST_SECONDS, HeldExecutors, SpareSession, reason_against
 from airflow_provider_ha.driver.standby.takeover import LOOK_SECONDS, MissedPromotionError, RunOverError, Takeover
 from airflow_provider_ha.errors import HaError, NodeMissingError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, write_private, write_session
+from airflow_provider_ha.jobs.drivers.spark_release import is_local
 from airflow_provider_ha.jobs.job_records import JobRecords
+from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.conf import PREFIX, needs_component
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.redaction import public
@@ -45,6 +47,7 @@ log = logging.getLogger(__name__)
 
 _JOIN_SECONDS = 2.0  # between two requests for a place
 _NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
+_NO_EXECUTOR = "its session has no executor: no worker of the cluster has the cores and the memory of one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class StandbyDriver:
             log=spec.handle.log_uri,
         )
         self._copies: CopyRefresher | None = None
+        self._executors: HeldExecutors | None = None
         self._coordinator.add_state_listener(self._on_state)
 
     def wait(self) -> Promotion:
@@ -122,11 +126,14 @@ class StandbyDriver:
                 if isinstance(found, tuple):
                     if self._copies is not None:
                         self._copies.stop()
+                    if self._executors is not None:
+                        self._executors.lift()
                     with suppress(OSError):  # the launch, for the phases of its start
                         os.utime(self._spec.home.properties, (self._takeover.lost_at, self._takeover.lost_at))
                     return Promotion(*found, spark)
                 self._takeover.changed.wait(found)
                 self._require_session()
+                self._note_executors()
         except RunOverError as error:
             self._leave(error.message)
         except MissedPromotionError as error:
@@ -156,9 +163,18 @@ class StandbyDriver:
         note = "the conf for OpenLineage is set" if self._graph.lineage else reason_against(jvm)
         limited = bool(note)
         if not limited:
-            note = self._warm_up(jvm, calls, patches)
+            note = self._warm_up(jvm, calls, patches) or self._need()
         self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note, limited=limited)
         return PatchedSpark(calls, patches)
+
+    def _need(self) -> str:
+        return "" if self._executors is None or self._executors.are_ready else _NO_EXECUTOR
+
+    def _note_executors(self) -> None:
+        """Change the level of a session when its cluster has given it an executor, or has taken the last one away."""
+        note = self._need()
+        if self._executors is not None and note != self._own.note:
+            self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note, limited=False)
 
     def _warm_up(self, jvm: Any, calls: WriterCalls, patches: Patches) -> str:
         """Make a session and warm it up; return why that failed, empty if it did not."""
@@ -169,10 +185,16 @@ class StandbyDriver:
                 root = hadoop_uri(config.work_uri)
                 prepare_file_system(jvm, root, self._graph.conf, s3a_conf(config))
                 set_up(jvm, root, self._graph.options)
-            patches.spare = spare = SpareSession.open()
+            on_cluster = not is_local(str(jvm.java.lang.System.getProperty("spark.master")))
+            patches.spare = spare = SpareSession.open(local=on_cluster)
             with rehearsal(jvm, PREFIX + directory.as_uri(), MOST_SECONDS) if layered else nullcontext():
                 spare.warm_up(calls, directory, self._goes_on, layered=layered)
-            if layered and self._graph.options.local_recovery:
+            if on_cluster:
+                patches.close_spare()
+                patches.spare = spare = SpareSession.open()
+                self._executors = spare.executors(self._graph.options.standby_executors, self._is_running)
+                self._executors.start()
+            if layered and self._graph.options.local_recovery and not on_cluster:  # executors have the copies there
                 self._copies = CopyRefresher(self._job, self._graph.options, jvm, spare.hadoop_configuration)
                 self._copies.start()
         except Exception as error:  # of Spark: the driver can lead without a warm-up
@@ -195,6 +217,9 @@ class StandbyDriver:
             return self._session_lives() and self._job.runs.result(self._spec.run) is None
         except HaError:  # the session decides
             return True
+
+    def _is_running(self) -> bool:
+        return self._job.snapshot().state is JobState.RUNNING
 
     def _leave_if_over(self) -> None:
         if self._job.runs.result(self._spec.run) is not None:

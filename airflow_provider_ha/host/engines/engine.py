@@ -165,6 +165,12 @@ class Engine(Protocol):
         :returns: Submission id -> observation, for each wanted one.
         """
 
+    def host_of(self, handle: DriverHandle) -> str:
+        """Return the host of a submission that is running, if another launch may run on another host.
+
+        :returns: Empty if not, or if the host is not known.
+        """
+
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a submission; :meth:`observe` reports it. A submission that is already gone is no error.
 

@@ -67,6 +67,7 @@ from airflow_provider_ha.jobs.job_graph import JobGraph, Target
 from airflow_provider_ha.jobs.options.conf import engine_options
 from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.storage.blobs import get_blob
+from airflow_provider_ha.storage.keys import STANDBY
 from airflow_provider_ha.storage.open_storage import open_store
 
 
@@ -162,7 +163,7 @@ class StandaloneEngine:
             try:
                 answer = MasterRest(url).create(
                     main_class=MAIN_CLASS,
-                    arguments=["-m", "", SUPERVISOR_MODULE, HOME_OPTION, f"attempt-{ticket.attempt}"],
+                    arguments=["-m", "", SUPERVISOR_MODULE, HOME_OPTION, home_of(ticket)],
                     properties=properties_of(graph, ticket),
                     environment=environment,
                 )
@@ -172,7 +173,7 @@ class StandaloneEngine:
             except AnswerLostError as error:
                 raise OutcomeUnknownError(f"it is unknown whether a driver was launched: {error}") from error
             if answer.success and answer.driver:
-                log.info("%s has taken %s run %d attempt %d as %s", url, *_names(ticket), answer.driver)
+                log.info("%s has taken %s run %d %s as %s", url, *_names(ticket), answer.driver)
                 return blank.model_copy(update={"driver": answer.driver}).handle()
             if not answer.standby:
                 raise _refused(url, answer)
@@ -212,6 +213,12 @@ class StandaloneEngine:
         proof = next(iter(seen.answers))
         self._settle(driver.driver, proof.state)
         return GoneSubmission(f"{driver.driver} is {proof.state}: the worker {proof.worker} saw its JVM exit")
+
+    def host_of(self, handle: DriverHandle) -> str:
+        """Return the host of the worker that runs a driver. A master chooses a worker at random."""
+        answers = _ask_all(StandaloneDriver.of(handle)).answers
+        workers = {answer.worker for answer in answers if answer.state == "RUNNING"}
+        return workers.pop().rpartition(":")[0] if len(workers) == 1 else ""
 
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a driver from the cluster; its supervisor kills and reports, and the JVM waits for that.
@@ -294,6 +301,11 @@ def rest_urls(master: str, options: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{scheme}://{host}" for host in hosts)
 
 
+def home_of(ticket: Ticket) -> str:
+    """Return the name of a driver's home in the directory that its worker gives it. Pure."""
+    return f"attempt-{STANDBY}-{ticket.submission_id}" if ticket.is_standby else f"attempt-{ticket.attempt}"
+
+
 def environment_of(ticket: Ticket, blank: StandaloneDriver, options: dict[str, str]) -> dict[str, str]:
     """Return the environment of the supervisor. The master shows it: no secret, no user data."""
     ticket = ticket.model_copy(update={"config": ConfigSource.MACHINE})
@@ -349,4 +361,4 @@ def _words(driver: StandaloneDriver, answer: MasterResponse) -> str:
 
 
 def _names(ticket: Ticket) -> Sequence[str | int]:
-    return (ticket.job_id, ticket.run, ticket.attempt)
+    return (ticket.job_id, ticket.run, home_of(ticket))

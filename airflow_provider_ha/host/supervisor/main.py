@@ -80,7 +80,8 @@ def main(arguments: list[str]) -> int:
         arrival = arrival_of(spec.handle)
         arrival.bind()
         # The place of a later attempt is taken before its program is loaded.
-        if arrival.reports_itself and arguments[0] == HOME_OPTION and not _take_place(spec, stop):
+        reports = arrival.reports_itself and arguments[0] == HOME_OPTION and not spec.ticket.is_standby
+        if reports and not _take_place(spec, stop):
             return REFUSED
     except HaError as error:
         log.error("%s", error)  # noqa: TRY400  # the message says all

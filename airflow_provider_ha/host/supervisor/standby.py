@@ -81,7 +81,7 @@ def _heap(graph: JobGraph) -> int:
 
 def _show_need(job: JobRecords, spec: DriverSpec, wanted: int, free: int) -> None:
     standbys = StandbyStore(job.coordinator, job.paths, spec.run)
-    if spec.submission_id in standbys.ids():
+    if any(each.standby_id == spec.submission_id and each.queued is None for each in standbys.living()):
         return
     note = f"it needs {wanted >> 20} MiB of memory, and {free >> 20} MiB are free"
     log.warning("the standby driver is not started yet: %s", note)

@@ -153,11 +153,18 @@ class HaOptions(Model):
     standby_drivers: int = option(
         0,
         "Number of standby drivers: processes with a started Spark session, one of which takes the job over within "
-        "seconds when its leader is lost. Each needs the memory of a driver. Only for drivers on the host of the task "
-        "or command.",
+        "seconds when its leader is lost. Each needs the memory of a driver.",
         shown=_HA,
         ge=0,
         le=2,
+    )
+    standby_executors: int = option(
+        1,
+        "Number of executors that each standby driver holds on a cluster while it waits. Without one, its first batch "
+        "waits for the start of an executor. A local master has none.",
+        shown=_HA,
+        ge=0,
+        le=1000,
     )
     local_recovery: bool = option(
         False,  # noqa: FBT003  # a default

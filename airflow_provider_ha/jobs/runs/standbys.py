@@ -4,12 +4,16 @@ A standby driver is no submission: states, limits and delays of a job ignore it.
 with its process, and nothing remains to be removed. The transaction that promotes it removes the node and creates the
 submission that it becomes (``jobs.recovery.transactions``).
 
+One that waits in the queue of a cluster has no process yet. Its node is persistent until its process replaces it, so
+that the request is not repeated while it waits.
+
 Invariant: a run never has more standby drivers than its job requests. Each one joins in a transaction that checks the
 version of their parent, which it raises.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from typing import ClassVar
@@ -27,6 +31,7 @@ from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.errors import NodeExistsError, NodeMissingError, RecordCorruptError, VersionConflictError
 from airflow_provider_ha.jobs.job_graph import GraphPointer
 from airflow_provider_ha.jobs.runs.run_store import decode
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.records import Record
 
 
@@ -36,8 +41,9 @@ TURN_SECONDS = 2.0  # that a ready standby driver has before others claim a loss
 class StandbyLevel(str, Enum):
     """What a standby driver has done in advance.
 
-    ``REQUESTED``: its supervisor waits for memory. ``CONNECTED``: its Python has a session of ZooKeeper, and waits for
-    Spark. ``SESSION``: a Spark session exists, and has executed batches of queries that belong to this package.
+    ``REQUESTED``: it waits in the queue of a cluster, or its supervisor waits for memory. ``CONNECTED``: its Python has
+    a session of ZooKeeper, and waits for Spark, or for an executor. ``SESSION``: a Spark session exists, and has
+    executed batches of queries that belong to this package.
     """
 
     REQUESTED = "requested"
@@ -49,10 +55,12 @@ class Standby(Record):
     """``runs/<n>/standbys/<id>``: a living standby driver.
 
     :param since: When it reached the level.
-    :param pid: Process id of its Python; of its supervisor while that waits for memory.
+    :param host: Empty while it waits in the queue of a cluster.
+    :param pid: Process id of its Python; of its supervisor while that waits for memory; 0 without a process.
     :param log: Location of its log on its host.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
     :param limited: Whether the conf of the job allows no higher level: nothing is missing.
+    :param queued: The engine's handle of one that waits in the queue of a cluster; ``None`` once it has a process.
     """
 
     kind: ClassVar[str] = "standby"
@@ -65,6 +73,7 @@ class Standby(Record):
     log: str = ""
     note: str = ""
     limited: bool = False
+    queued: DriverHandle | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -96,8 +105,14 @@ class StandbyStore:
         """Return whether one of them is ready."""
         return any(standby.is_ready for standby in self.living())
 
+    def joined(self) -> int:
+        """Return the number of those that have a process."""
+        return sum(standby.queued is None for standby in self.living())
+
     def join(self, standby: Standby, most: int) -> bool:
         """Create the node of a standby driver; ``False`` if the run has as many as it may have, or is over.
+
+        The node of one with a process replaces the node that it had in the queue of a cluster.
 
         :param most: Number of standby drivers that the job requests.
         :raises OutcomeUnknownError: The node may exist: call again.
@@ -116,13 +131,30 @@ class StandbyStore:
             others = [name for name in self._coordinator.children(parent) if name != standby.standby_id]
             if len(others) >= most:  # guard: more-standbys-than-requested
                 return False
-            joins = Create(own, standby.to_bytes(), ephemeral=True)
-            self._coordinator.commit(is_live, SetData(parent, b"", node.version), joins)
+            joins = Create(own, standby.to_bytes(), ephemeral=standby.queued is None)
+            left = self._leave_queue(standby)
+            self._coordinator.commit(is_live, SetData(parent, b"", node.version), *left, joins)
         except NodeExistsError as error:
             return error.path == own
         except (NodeMissingError, VersionConflictError):  # the run has ended, or another one has joined
             return False
         return True
+
+    def _leave_queue(self, standby: Standby) -> tuple[Delete, ...]:
+        """Return the removal of the node that a process had in the queue of a cluster."""
+        node = self._coordinator.find(self._paths.standby(self._run, standby.standby_id))
+        before = decode(node, Standby)
+        if node is None or before is None or before.queued is None or standby.queued is not None:
+            return ()
+        return (Delete(node.path, node.version),)
+
+    def drop(self, standby: Standby) -> None:
+        """Remove the node of a standby driver that waited in the queue of a cluster, unless its process has joined."""
+        node = self._coordinator.find(self._paths.standby(self._run, standby.standby_id))
+        found = decode(node, Standby)
+        if node is not None and found is not None and found.queued is not None:
+            with suppress(NodeMissingError, VersionConflictError):
+                self._coordinator.commit(Delete(node.path, node.version))
 
     def update(self, standby: Standby) -> None:
         """Replace the record of a standby driver.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import (
     ConfigurationError,
@@ -19,8 +18,8 @@ from airflow_provider_ha.errors import (
     LeadershipUnavailableError,
     OutcomeUnknownError,
 )
-from airflow_provider_ha.host.engines.engine import Engine, PendingSubmission, RunningSubmission, observe_one
-from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT, Ticket
+from airflow_provider_ha.host.engines.engine import PendingSubmission, RunningSubmission, observe_one
+from airflow_provider_ha.jobs.drivers.driver_home import Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import LeaderInfo, Operation, Run
 from airflow_provider_ha.jobs.operations import operations
@@ -32,8 +31,8 @@ from airflow_provider_ha.jobs.recovery.transactions import (
     note_started,
 )
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.jobs.submit.standby_launch import end_queued_standbys, launch_standbys
 
 
 log = logging.getLogger(__name__)
@@ -116,6 +115,7 @@ def end_drivers(job: JobContext, run: int) -> None:
             engine.forget(handle)
         except HaError as error:
             log.info("attempt %d of %s run %d is left to itself: %s", view.submission.attempt, job.job_id, run, error)
+    end_queued_standbys(job, run)
 
 
 def _end_canceled(job: JobContext, canceled: Operation, by: str) -> None:
@@ -163,20 +163,6 @@ def launch(job: JobContext, run: Run, submission: Submission) -> None:
         raise
     note_started(job, run.number, submission, handle)
     launch_standbys(job, run, engine)
-
-
-def launch_standbys(job: JobContext, run: Run, engine: Engine) -> None:
-    """Start the standby drivers that a run lacks. Without one, the job is recovered more slowly: errors are logged."""
-    try:
-        missing = job.graph_of(run).options.standby_drivers
-        missing -= len(StandbyStore(job.coordinator, job.paths, run.number).living()) if missing else 0
-        for _ in range(missing):
-            ticket = Ticket(
-                job_id=job.job_id, run=run.number, attempt=NO_ATTEMPT, submission_id=new_id(), graph=run.graph
-            )
-            engine.launch(ticket, None)
-    except HaError as error:
-        log.warning("run %d of %s lacks a standby driver: %s", run.number, job.job_id, error)
 
 
 def _on_its_way(view: SubmissionView) -> bool:

@@ -98,19 +98,6 @@ def check_master(master: str, *, allowed: bool) -> None:
         raise ConfigurationError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
-def check_standbys(engine: Engine, options: HaOptions) -> None:
-    """Refuse standby drivers where this release starts none.
-
-    :raises ConfigurationError: Drivers run on other hosts.
-    """
-    if options.standby_drivers and not engine.facts.runs_here:
-        raise ConfigurationError(
-            f"standby_drivers={options.standby_drivers} needs drivers on the host of the task or command, and the "
-            f"engine {engine.name!r} runs them on other hosts",
-            next_step="Use standby_drivers=0",
-        )
-
-
 def check_local_recovery(config: HaConfig, options: HaOptions) -> None:
     """Refuse copies of a state that is on a mounted file system.
 
@@ -171,7 +158,6 @@ def resolve(
         partial(engine.check, target),
         lambda: check_java(engine, graph.env, check_spark(config, engine, target)),
         partial(check_work_root, config, engine, target, graph.conf),
-        partial(check_standbys, engine, graph.options),
         partial(check_local_recovery, config, graph.options),
         lambda: found.append(_collect(files)) if files else None,
     )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from tests.integration.component.conftest import Copies, Counted
 
@@ -92,13 +93,14 @@ def test_copies_of_a_task_that_is_ahead_of_the_checkpoint_stay(copies: Copies, s
     assert copies.held() == [Path(version(18)).name]
 
 
-def test_a_file_that_the_store_has_lost_ends_the_refresh_without_an_error(
+def test_a_refresh_that_misses_a_file_in_the_store_is_over_and_incomplete(
     copies: Copies, stored: Stored, counted: Counted
 ) -> None:
     files = stored(17, TABLE)
     copies.lose(TABLE)
 
-    assert fetch(copies, files) == 0
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        fetch(copies, files)
     assert copies.held() == []
     assert counted["copy_error"] == 1
 

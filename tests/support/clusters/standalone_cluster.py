@@ -35,6 +35,7 @@ from tests.support.clusters.masters_zookeeper import MastersZooKeeper
 
 HOST = "127.0.0.1"
 PATIENCE = 180.0
+MEMORY = "8g"  # of a worker
 # Seconds after which a master gives a silent worker up. A worker that waits for the end of a driver is silent, too: it
 # may be so for TERMINATE_SECONDS, beside the two seconds between its heartbeats.
 WORKER_TIMEOUT = 12
@@ -157,6 +158,7 @@ class TestHost(Daemon):
     Executors with one address read each other's shuffle files from disk.
 
     :param conf: Of the worker, beside what it needs.
+    :param memory: That it gives to drivers and executors.
     """
 
     __test__ = False
@@ -166,6 +168,7 @@ class TestHost(Daemon):
     root: Path = field(default_factory=Path)
     masters: str = ""
     conf: dict[str, str] = field(default_factory=dict)
+    memory: str = MEMORY
 
     @property
     def disk(self) -> Path:
@@ -186,7 +189,7 @@ class TestHost(Daemon):
         for name in ("work", "local", "tmp", "etc"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
         command = [str(self.spark / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
-        places = ["--host", self.address, "--cores", "8", "--memory", "8g", "--webui-port", "0", self.masters]
+        places = ["--host", self.address, "--cores", "8", "--memory", self.memory, "--webui-port", "0", self.masters]
         init = [sys.executable, str(INIT), self.name, str(self.disk), str(self.mount_point)]
         options = {
             "spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s",
@@ -347,6 +350,7 @@ def build_cluster(
     spark: Path | None = None,
     bound: bool = True,
     environment: dict[str, str] | None = None,
+    memory: str = MEMORY,
 ) -> StandaloneCluster:
     """Return a cluster in *root*, of which nothing runs yet.
 
@@ -355,6 +359,7 @@ def build_cluster(
     :param spark: Directory of the Spark that all of it uses; by default that of pyspark.
     :param bound: Whether it ends with this process.
     :param environment: Of all of it.
+    :param memory: That each worker gives to drivers and executors.
     """
     root.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3 * masters)
@@ -383,6 +388,7 @@ def build_cluster(
             spark=home,
             bound=bound,
             environment=environment or {},
+            memory=memory,
         )
         for number, letter in enumerate("abcdef"[:hosts], start=2)
     ]
@@ -397,12 +403,15 @@ def standalone_cluster(
     hosts: int = 1,
     conf: dict[str, str] | None = None,
     environment: dict[str, str] | None = None,
+    memory: str = MEMORY,
 ) -> Iterator[StandaloneCluster]:
     """Run a cluster in *root*; several masters find their leader by a separate ZooKeeper. See :func:`build_cluster`."""
     root.mkdir(parents=True, exist_ok=True)
     zookeeper = MastersZooKeeper(root / "zookeeper", tick_ms=200).start() if masters > 1 else None
     recovery = zookeeper.hosts if zookeeper else ""
-    cluster = build_cluster(root, masters=masters, hosts=hosts, recovery=recovery, conf=conf, environment=environment)
+    cluster = build_cluster(
+        root, masters=masters, hosts=hosts, recovery=recovery, conf=conf, environment=environment, memory=memory
+    )
     cluster.zookeeper = zookeeper
     try:
         cluster.start()

@@ -44,12 +44,13 @@ public final class CopyRefresh {
     }
 
     /**
-     * Copies the files that have no copy here, and removes what they have made needless. An error ends it, and is counted.
+     * Copies the files that have no copy here, and removes what they have made needless.
      *
      * @param files locations in the store of all state files of a checkpoint
      * @return how many were copied
+     * @throws IOException of the store or of the disk, which is counted: not all files were copied
      */
-    public int fetch(List<String> files) {
+    public int fetch(List<String> files) throws IOException {
         Map<String, List<Path>> partitions = new LinkedHashMap<>();
         for (String each : files) {
             Path source = new Path(each);
@@ -65,6 +66,7 @@ public final class CopyRefresh {
             }
         } catch (IOException | RuntimeException e) {
             folder.failed(e);
+            throw e;
         }
         return fetched;
     }
