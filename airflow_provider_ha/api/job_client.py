@@ -25,6 +25,7 @@ from airflow_provider_ha.jobs.removal.checkpoint_deletion import CheckpointRemov
 from airflow_provider_ha.jobs.restore import job_restore
 from airflow_provider_ha.jobs.run_lineage import RunLineage, run_lineage
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
+from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.jobs.submit.requests import LATEST, SubmittedRun, savepoint_arguments
 from airflow_provider_ha.jobs.submit.submit_request import DryRun, dry_run, submit_job
@@ -250,11 +251,23 @@ class JobClient:
     def request_fail_over(self, *, operation_id: str, requested_by: str) -> Operation:
         """Ask the driver to kill its JVM and itself: a rehearsal of a loss, with or without a standby driver.
 
-        :raises JobStateError: The job has no leader.
+        :raises JobStateError: The job has no leader, or no process would start its next driver.
         """
         if self.operation(operation_id) is None:
-            self._led_run("fail over")
+            self._refuse_unattended_loss(self._led_run("fail over"))
         return self._request(OperationKind.FAIL_OVER, operation_id, {}, requested_by)
+
+    def _refuse_unattended_loss(self, run: int) -> None:
+        job = self._job
+        if job.graph_of(job.runs.get(run).run).options.restart_in_place or self._has_standby(run):
+            return
+        if watched(job.coordinator, job.paths).sentence:
+            return
+        raise JobStateError(
+            f"job {self.job_id!r} would stay lost: it has restart_in_place=False, no standby driver that is ready, and "
+            "neither a task nor a cluster leader that recovers it",
+            next_step="Run spark-ha cluster recover --watch, or unpause the DAG recover_jobs, and repeat it",
+        )
 
     def _led_run(self, what: str) -> int:
         leader = self.snapshot().leader

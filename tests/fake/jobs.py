@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.coordinator import Coordinator, Create
@@ -122,16 +123,23 @@ class Prepared:
         return World(ensemble, store)
 
 
-def prepare(*, led: bool, submissions: int = 1, standby_drivers: int = 0) -> Prepared:
-    """Make a live run whose submissions have started; *led*: epoch 1 was granted to the first, and was lost."""
+def prepare(*, led: bool, submissions: int = 1, **options: Any) -> Prepared:
+    """Make a live run whose submissions have started; *led*: epoch 1 was granted to the first, and was lost.
+
+    :param options: Of the job, without a delay of a restart.
+    """
     ensemble = FakeEnsemble(members=1)
     world = World(ensemble, MemoryStore(ensemble.clock))
     session = world.session("maker")
     job = world.job(session)
-    options = HaOptions(restart_delay=0, standby_drivers=standby_drivers)
     blob = Blob(sha256="0" * 64, size=1)
     graph = job.graphs.write_graph(
-        JobGraph(job_id="flights", name="flights", application=Artifact(name="app.py", blob=blob), options=options)
+        JobGraph(
+            job_id="flights",
+            name="flights",
+            application=Artifact(name="app.py", blob=blob),
+            options=HaOptions(restart_delay=0, **options),
+        )
     )
     now = ensemble.clock.now()
     create_job(session, job.paths)

@@ -18,7 +18,7 @@ from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
 from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from tests.fake import random_takeovers
-from tests.fake.jobs import PATHS, World
+from tests.fake.jobs import PATHS, World, prepare
 from tests.fake.orders import (
     LOST,
     RUNNING,
@@ -261,6 +261,20 @@ def test_a_hand_over_without_a_ready_standby_driver_is_refused_before_it_is_requ
         client.request_hand_over(operation_id="op", requested_by="a person")
 
     assert client.operation("op") is None
+
+
+def test_a_rehearsed_loss_that_no_process_would_recover_is_refused() -> None:
+    world = prepare(led=False, restart_in_place=False).world()
+    leading(world)
+    client = client_of(world)
+
+    with pytest.raises(JobStateError, match="would stay lost"):
+        client.request_fail_over(operation_id="op", requested_by="a person")
+    assert client.operation("op") is None
+
+    assert StandbyStore(world.session("standby"), PATHS, 1).join(a_standby("standby"), 1)
+    client.request_fail_over(operation_id="op", requested_by="a person")
+    assert client.operation("op") is not None
 
 
 @pytest.mark.parametrize("schedules", [300, pytest.param(50_000, marks=[pytest.mark.hours, pytest.mark.timeout(3600)])])
