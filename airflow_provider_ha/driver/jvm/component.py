@@ -299,7 +299,7 @@ def rehearsal(jvm: Any, location: str, seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        gate.close("the warm-up is over")
+        gate.close("the warm-up is over")  # guard: gate-open-after-a-warm-up
 
 
 SIMPLE_CREDENTIALS = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"

@@ -78,6 +78,7 @@ def _launch_apart(job: JobContext, run: Run, engine: Engine, standbys: StandbySt
                 note=seen.reason,
                 queued=handle,
             )
+            # guard: request-in-the-queue-is-forgotten
             if not standbys.join(waits, job.graph_of(run).options.standby_drivers):
                 engine.terminate(handle)
             return ""

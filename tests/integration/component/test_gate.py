@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from airflow_provider_ha.driver.jvm.component import rehearsal
 from tests.integration.component.conftest import Local
 from tests.support.spark.component_jvm import ComponentJvm, java_class, uptime
 
@@ -55,6 +56,17 @@ def test_nothing_is_begun_without_a_lease(local: Local, name: str) -> None:
 
     with pytest.raises(Py4JJavaError, match="the gate is closed"):
         manager.createAtomic(local.jvm.path(f"{local.uri}/{name}"), False)
+
+
+def test_a_standby_driver_opens_it_for_its_warm_up_only(local: Local) -> None:
+    elsewhere = f"hafile://{local.root}/elsewhere/offsets"
+    with rehearsal(local.jvm.jvm, f"hafile://{local.own.parent}", 60):
+        create(local, "offsets/0")
+        with pytest.raises(Py4JJavaError, match=str(local.own.parent)):
+            local.jvm.create(local.jvm.manager(local.conf, elsewhere), f"{elsewhere}/0", b"entry")
+
+    with pytest.raises(Py4JJavaError, match="the warm-up is over"):
+        create(local, "offsets/1")
 
 
 def test_it_is_closed_until_the_lease_is_known(local: Local) -> None:
