@@ -27,7 +27,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes, restarts_since
 from airflow_provider_ha.jobs.recovery.restart_policy import attempts_used
 from airflow_provider_ha.jobs.runs.run_store import RunView
-from airflow_provider_ha.jobs.runs.submissions import StartTimes
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore
 from airflow_provider_ha.query_names import shown
 
 
@@ -75,6 +75,7 @@ class MetricSources:
     :param attempt: Submission of this driver.
     :param alive_at: Last heartbeat of the previous leader.
     :param class_archive: ``used``, or why the JVM has loaded its classes without an archive.
+    :param restores: Returns how tasks have read the state of each query; nothing for a job that does not report it.
     :param times: Returns when this driver completed the phases of its start.
     """
 
@@ -92,6 +93,7 @@ class MetricSources:
     attempt: int
     alive_at: datetime | None
     class_archive: str
+    restores: Callable[[], Mapping[str, StateRestore]]
     times: Callable[[], StartTimes]
     options: HaOptions
     clock: Clock
@@ -187,10 +189,13 @@ class DriverMetrics(Collector):
 
     def _of_start(self) -> Mapping[Metric, Values]:
         archive, seconds = self._observed.class_archive, self._observed.times().first_commit_seconds
-        used = archive == ARCHIVE_USED
+        used, restores = archive == ARCHIVE_USED, self._observed.restores()
+        read = {name: (("copies", each.copy_bytes), ("store", each.store_bytes)) for name, each in restores.items()}
         return {
             metric_names.CLASS_ARCHIVE: [(("" if used else archive,), float(used))],
             metric_names.FIRST_COMMIT: [((), seconds)] if seconds is not None else [],
+            metric_names.STATE_READ: [((name, place), size) for name, all_ in read.items() for place, size in all_],
+            metric_names.STATE_READ_SECONDS: [((name,), each.seconds) for name, each in restores.items()],
         }
 
     def _times(self) -> RecoveryTimes | None:

@@ -146,6 +146,17 @@ CLASS_ARCHIVE = Metric(
 FIRST_COMMIT = Metric(
     "spark_ha_first_commit_seconds", _G, "seconds", "Time from the launch of the driver to its first commit"
 )
+STATE_READ = Metric(
+    "spark_ha_state_restore_bytes",
+    _G,
+    "bytes",
+    "Bytes of state that the tasks of a query have read up to its first commit, from copies and from the store; of a "
+    "job with local_recovery",
+    ("query", "place"),
+)
+STATE_READ_SECONDS = Metric(
+    "spark_ha_state_restore_seconds", _G, "seconds", "Time of these reads, of all tasks together", ("query",)
+)
 STANDBYS_READY = Metric(
     "spark_ha_standby_drivers_ready",
     _G,
@@ -208,6 +219,8 @@ METRICS: tuple[Metric, ...] = (
     RECOVERY,
     CLASS_ARCHIVE,
     FIRST_COMMIT,
+    STATE_READ,
+    STATE_READ_SECONDS,
     STANDBYS_READY,
     STANDBYS_REQUESTED,
     JOB_ALERT,

@@ -88,6 +88,15 @@ class StateRestoreReports:
                 self._note(self._final)
         return {"state_restore": report}
 
+    def all(self) -> dict[str, StateRestore]:
+        """Return the reports of all queries that are known, by the queries' names."""
+        with self._lock:
+            known = {
+                query: self._final.get(query) or self._read(place, self._off[query])
+                for query, place in self._places.items()
+            }
+        return {query: report for query, report in known.items() if report is not None}
+
     def _read(self, place: str, off: str) -> StateRestore | None:
         reads = self._jvm.io.github.sparkha.StateReads
         try:

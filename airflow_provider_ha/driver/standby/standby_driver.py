@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _JOIN_SECONDS = 2.0  # between two requests for a place
 _NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
-_NO_EXECUTOR = "its session has no executor: no worker of the cluster has the cores and the memory of one"
+_NO_EXECUTOR = "its session has no executor: the cluster is about to start it, or has no room for it"
 
 
 @dataclass(frozen=True, slots=True)

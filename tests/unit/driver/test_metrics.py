@@ -25,7 +25,7 @@ from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState, StandbyCount
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
-from airflow_provider_ha.jobs.runs.submissions import StartTimes
+from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 from tests.support.fake.clock import VirtualClock
 
@@ -68,6 +68,7 @@ class Stage:
                 attempt=2,
                 alive_at=now - timedelta(seconds=13),
                 class_archive="class_archive is off",
+                restores=lambda: {"hourly": StateRestore(copy_bytes=3, store_bytes=4, seconds=0.5)},
                 times=lambda: StartTimes(
                     launched_at=now - timedelta(seconds=9),
                     bound_at=now - timedelta(seconds=4),
@@ -175,6 +176,16 @@ def test_a_start_is_told_with_its_time_and_its_class_archive(stage: Stage) -> No
 
     assert value(samples, "spark_ha_first_commit_seconds") == 9.25
     assert value(samples, "spark_ha_class_archive", reason="class_archive is off") == 0
+
+
+def test_the_state_that_tasks_have_read_is_told_by_its_place(stage: Stage) -> None:
+    samples = scrape(stage.served())
+
+    places = [
+        value(samples, "spark_ha_state_restore_bytes", query="hourly", place=each) for each in ("copies", "store")
+    ]
+    assert places == [3, 4]
+    assert value(samples, "spark_ha_state_restore_seconds", query="hourly") == 0.5
 
 
 def test_the_first_driver_of_a_run_has_recovered_nothing(stage: Stage) -> None:
