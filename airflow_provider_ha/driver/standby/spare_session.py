@@ -166,7 +166,7 @@ class HeldExecutors:
 
     :param session: Of pyspark. Its cluster grants it all the executors that it may have; those beyond the limit are
         given back.
-    :param most: Limit while it waits. With dynamic allocation Spark has one of its own, and this one does not count.
+    :param most: Limit while it waits. With dynamic allocation Spark itself sets the limit.
     :param is_running: Returns whether the job is RUNNING under another driver.
     """
 

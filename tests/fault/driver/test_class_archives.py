@@ -25,7 +25,7 @@ from tests.support.spark.driver_helpers import PATIENCE
 from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
 
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mark.timeout(1800)]
 TRAINING = 1000.0  # seconds: it has the lowest priority, beside other tests
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # without the tests' own archive
 

@@ -156,7 +156,14 @@ def stay(_: Path) -> None:
     """Leave it."""
 
 
-@pytest.mark.parametrize("damages", [(flip,), (cut, remove_note), (fill_with_noise, stay, flip, remove_note)])
+@pytest.mark.parametrize(
+    "damages",
+    [
+        pytest.param((flip,), marks=pytest.mark.hours),
+        pytest.param((cut, remove_note), marks=pytest.mark.hours),
+        (fill_with_noise, stay, flip, remove_note),
+    ],
+)
 def test_damaged_copies_change_nothing(
     job: LayeredJob, requests: Requests, damages: tuple[Callable[[Path], None], ...], tmp_path: Path
 ) -> None:
@@ -176,6 +183,7 @@ def test_damaged_copies_change_nothing(
     terminate_and_compare(job, 4)
 
 
+@pytest.mark.hours
 def test_half_of_the_copies_save_half_of_the_requests(job: LayeredJob, tmp_path: Path) -> None:
     def remove() -> None:
         for copy in copies(tmp_path)[::2]:
@@ -188,6 +196,7 @@ def test_half_of_the_copies_save_half_of_the_requests(job: LayeredJob, tmp_path:
     terminate_and_compare(job, 4)
 
 
+@pytest.mark.hours
 def test_a_host_without_copies_reads_the_store(job: LayeredJob, tmp_path: Path) -> None:
     lose_and_recover(job, between=lambda: shutil.rmtree(tmp_path / "copies"))
 
@@ -198,6 +207,7 @@ def test_a_host_without_copies_reads_the_store(job: LayeredJob, tmp_path: Path) 
     assert copies(tmp_path)
 
 
+@pytest.mark.hours
 @pytest.mark.parametrize("conf", [FORMAT_1, {PROVIDER: HDFS_BACKED}], ids=["format 1", "hdfs-backed"])
 def test_state_with_names_that_change_has_no_copies_and_says_so(
     job: LayeredJob, conf: dict[str, str], tmp_path: Path
@@ -223,6 +233,7 @@ def test_a_store_that_refuses_a_version_fails_the_batch_without_a_copy(
     assert [copy.name for copy in copies(tmp_path) if copy.suffix == ".zip"] == []
 
 
+@pytest.mark.hours
 def test_without_the_option_there_is_no_trace(job: LayeredJob, tmp_path: Path) -> None:
     job.options = job.options.model_copy(update={"local_recovery": False})
 
@@ -235,6 +246,7 @@ def test_without_the_option_there_is_no_trace(job: LayeredJob, tmp_path: Path) -
     terminate_and_compare(job, 4)
 
 
+@pytest.mark.hours
 def test_each_partition_keeps_two_versions(job: LayeredJob, tmp_path: Path) -> None:
     job.stream.feed(30)
     job.submit()

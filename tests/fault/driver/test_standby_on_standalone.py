@@ -33,7 +33,7 @@ from tests.support.spark.driver_helpers import Stream
 from tests.support.spark.layered_job import on_s3
 
 
-pytestmark = [*MARKS, pytest.mark.timeout(1800)]
+pytestmark = [*MARKS, pytest.mark.hours, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture
