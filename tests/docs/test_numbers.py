@@ -27,7 +27,7 @@ from airflow_provider_ha.driver import script
 from airflow_provider_ha.driver.checkpointing import progress, publish_loop
 from airflow_provider_ha.driver.ending import process_end
 from airflow_provider_ha.driver.members import housekeeping
-from airflow_provider_ha.driver.standby import copy_refresh
+from airflow_provider_ha.driver.standby import copy_refresh, spare_session
 from airflow_provider_ha.fleet import cluster_leader
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
@@ -159,6 +159,11 @@ SENTENCES = [
     ),
     ("how-to/local-recovery.md", f"every {copy_refresh.REFRESH_SECONDS:g} s if there is a newer checkpoint"),
     ("how-to/local-recovery.md", f"at {copy_refresh.RATE // 10**6} MB/s at most"),
+    (
+        "how-to/standby-drivers.md",
+        f"requested for {spare_session.ASK_SECONDS:g} s of every {spare_session.ASK_PERIOD:g} s",
+    ),
+    ("how-to/standby-drivers.md", f"not RUNNING for {spare_session.GIVE_BACK_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
     ("how-to/standby-drivers.md", f"within {'a quarter of an hour' if cluster_leader._LOOK_SECONDS == 900 else '?'}"),
