@@ -82,7 +82,10 @@ class SpareSession:
         from pyspark.sql import SparkSession  # pyspark is imported inside functions
 
         builder = SparkSession.builder
-        return cls((builder.master(_LOCAL_MASTER) if local else builder).getOrCreate())
+        if local:  # it ends with the warm-up, and no page and no history shows it
+            builder = builder.master(_LOCAL_MASTER).config("spark.ui.enabled", "false")
+            builder = builder.config("spark.eventLog.enabled", "false")
+        return cls(builder.getOrCreate())
 
     def fits(self, wanted: Mapping[str, Any] | None) -> bool:
         """Return whether a script that sets this conf may have it.
