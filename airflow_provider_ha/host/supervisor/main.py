@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_provider_ha.argument_secrets import script_secrets
 from airflow_provider_ha.clock import new_id
@@ -58,6 +59,9 @@ from airflow_provider_ha.storage.durable import remove_tree
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.storage.outage import is_outage, outages
 
+
+if TYPE_CHECKING:
+    from airflow_provider_ha.host.supervisor.standby import HandOverRequest
 
 ROOM = 1024 * 1024  # bytes
 
@@ -171,13 +175,13 @@ def _replace_promoted(spec: DriverSpec, stopped: Callable[[], bool]) -> None:
 def run(spec: DriverSpec, stop: _StopFlag) -> Death:
     """Start spark-submit, wait for its end, and kill the remaining processes."""
     try:
-        tree, launch = start(spec)
+        tree, launch, standby_drivers = start(spec)
     except Exception as error:
         log.exception("the driver could not be started")
         return _not_started(error)
     try:
         threading.Thread(target=_import_the_end, name="import-the-end", daemon=True).start()  # after the fork
-        reason = watch(tree, spec, stop, launch)
+        reason = watch(tree, spec, stop, launch, standby_drivers=standby_drivers)
         ended = tree.code  # exit code before this process has killed anything
         if ended is not None and signal_of(ended) is not None and not stop.raised:
             reason = end_of_jvm(tree.pid, ended)
@@ -206,9 +210,10 @@ def _set_aside(spec: DriverSpec, launch: DriverLaunch, code: int) -> bool:
     return True
 
 
-def start(spec: DriverSpec) -> tuple[ProcessTree, DriverLaunch]:
+def start(spec: DriverSpec) -> tuple[ProcessTree, DriverLaunch, int]:
     """Fetch the application and start Spark's JVM among its data files.
 
+    :returns: Its processes, how it was started, and the number of standby drivers that the job requests.
     :raises HaError: The graph or the application cannot be read.
     """
     require_room(spec.home.directory)
@@ -244,7 +249,7 @@ def start(spec: DriverSpec) -> tuple[ProcessTree, DriverLaunch]:
     except BaseException:
         tree.kill()
         raise
-    return tree, launch
+    return tree, launch, graph.options.standby_drivers
 
 
 def _import_the_end() -> None:
@@ -252,19 +257,26 @@ def _import_the_end() -> None:
     from airflow_provider_ha.host.supervisor import exit_report, in_place  # noqa: F401, PLC0415  # the reason is above
 
 
-def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag, launch: DriverLaunch) -> str:
+def watch(
+    tree: ProcessTree, spec: DriverSpec, stop: _StopFlag, launch: DriverLaunch, *, standby_drivers: int = 0
+) -> str:
     """Return the reason once the submission is over. Kills nothing.
+
+    On a request to end, the job is handed over to a standby driver, for some seconds. A second request ends that.
 
     The class archive that the driver lacks is made once the job is RUNNING and the host is not busy, beside the job.
     """
     python: DeathWatch | None = None
     training, store = launch.training, ArchiveStore.of(spec.config)
+    hand_over: HandOverRequest | None = None
     while True:
         if training is not None and spec.home.running.exists() and start_training(training, store, spec.home.directory):
             training = None
         if tree.code is not None:
             return end_of_jvm(tree.pid, tree.code)
-        if stop.raised:
+        if stop.raised and standby_drivers and hand_over is None:
+            hand_over = _hand_over(spec)
+        if stop.raised and (hand_over is None or hand_over.is_over or stop.count > 1):
             return f"the supervisor received a stop signal ({stop.raised})"
         if python is None:
             python = _driver_python(spec, tree)
@@ -274,6 +286,12 @@ def watch(tree: ProcessTree, spec: DriverSpec, stop: _StopFlag, launch: DriverLa
                 return f"the driver's Python (pid {python.pid}) ended in order"
             return f"the driver's Python (pid {python.pid}) died; everything else was killed"
         time.sleep(POLL_SECONDS)
+
+
+def _hand_over(spec: DriverSpec) -> HandOverRequest:
+    from airflow_provider_ha.host.supervisor import standby  # noqa: PLC0415  # of few supervisors
+
+    return standby.HandOverRequest(spec)
 
 
 def _driver_python(spec: DriverSpec, tree: ProcessTree) -> DeathWatch | None:
@@ -307,7 +325,7 @@ class _StopFlag:
     """Flag set by SIGTERM and SIGINT: kill all, then report. The signals never end the supervisor before that."""
 
     def __init__(self) -> None:
-        self.raised = 0
+        self.raised = self.count = 0
         for number in END_SIGNALS:
             signal.signal(number, self._raise)
         # Blocked by the supervisor of the previous attempt in this same process (``supervisor.in_place``).
@@ -315,6 +333,7 @@ class _StopFlag:
 
     def _raise(self, number: int, _frame: object) -> None:
         self.raised = number
+        self.count += 1
 
 
 def require_room(directory: Path) -> None:

@@ -6,6 +6,9 @@ driver. A standby driver that dies is started again under another id, after a pa
 
 A standby driver is no submission, so no exit is written for it, unless it has become one: its supervisor finds the
 submission with its id, after the session of the dead process has ended.
+
+The supervisor of a leader that receives a request to end, because its host is shut down, hands the job over to a ready
+standby driver: no batch is repeated.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -27,7 +31,8 @@ from airflow_provider_ha.host.supervisor.one_driver import connected
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, OperationKind
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import memory_bytes
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.storage.durable import remove_tree
@@ -41,6 +46,8 @@ LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no troubl
 _POLL_SECONDS = 1.0
 _DEFAULT_HEAP = 1 << 30  # bytes; of spark-submit
 _BESIDE_HEAP = 512 << 20  # bytes, for the JVM beside its heap, and for Python
+# Of a batch in flight. The worker of a standalone cluster kills the JVM around this process after 10 s.
+HAND_OVER_SECONDS = 6.0
 _TRY_SECONDS = 24 * 3600.0  # of an outage of ZooKeeper, as for the exit of a submission
 
 
@@ -95,6 +102,55 @@ def _show_need(job: JobRecords, spec: DriverSpec, wanted: int, free: int) -> Non
         note=note,
     )
     standbys.join(own, job.graph(spec.ticket.graph).options.standby_drivers)
+
+
+class HandOverRequest:
+    """Request of a supervisor that its driver makes way for a ready standby driver; for a short time only.
+
+    :param spec: The driver.
+    """
+
+    def __init__(self, spec: DriverSpec) -> None:
+        self._spec = spec
+        self._end = time.monotonic() + HAND_OVER_SECONDS
+        self._refused = threading.Event()
+        threading.Thread(target=self._request, name="hand-over", daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was refused, or the driver has not ended in time."""
+        return self._refused.is_set() or time.monotonic() > self._end
+
+    def _request(self) -> None:
+        try:
+            with connected(self._spec) as job:
+                if self._can_make_way(job):
+                    self._ask(job)
+                else:
+                    self._refused.set()
+        except HaError as error:
+            log.warning("the job is not handed over: %s", error)
+            self._refused.set()
+
+    def _can_make_way(self, job: JobRecords) -> bool:
+        """Return whether the driver is the newest of its run, and a standby driver waits for its end."""
+        newest = job.runs.get(self._spec.run).newest
+        if newest is None or newest.submission.submission_id != self._spec.submission_id:
+            return False
+        return StandbyStore(job.coordinator, job.paths, self._spec.run).is_ready()
+
+    def _ask(self, job: JobRecords) -> None:
+        operations.request(
+            job.coordinator,
+            job.paths,
+            OperationKind.HAND_OVER,
+            operation_id=f"shutdown-{self._spec.submission_id}",
+            arguments={},
+            requested_by=f"the supervisor on {socket.gethostname()}, which was asked to end",
+            clock=job.clock,
+            seen=self._spec.run,
+        )
+        log.info("the driver is asked to hand the job over to a standby driver")
 
 
 def submission_of(spec: DriverSpec, stopped: Callable[[], bool]) -> DriverSpec | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,30 @@ def test_a_standby_driver_takes_over_from_each_process_of_a_leader(
 
     terminate_and_compare(job, 5)
     wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
+
+
+@pytest.mark.hours
+def test_a_supervisor_that_is_asked_to_end_hands_the_job_over_between_two_batches(
+    gated: Callable[..., SupervisedJob],
+) -> None:
+    """As the shutdown of a host does."""
+    job = gated("windows", "rows")
+    job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+    job.await_standby()
+
+    job.supervisor().terminate()
+    job.await_takeover(2)
+    before = job.run.submissions[0].exit
+    job.stream.feed(1)
+
+    assert before is not None
+    assert before.handed_over
+    terminate_and_compare(job, 3)
+    with sqlite3.connect(job.stream.database) as connection:
+        assert connection.execute("select max(writes) from seen").fetchone() == (1,), "no batch is repeated"
 
 
 def take_over_from(job: SupervisedJob, process: Callable[[], psutil.Process], attempt: int) -> None:

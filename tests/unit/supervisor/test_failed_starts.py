@@ -60,7 +60,7 @@ def test_a_directory_that_has_no_room_for_the_lock_is_an_end_with_the_reason(mon
 
 def test_a_supervisor_that_fails_kills_what_it_supervises(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = MagicMock(code=-9, kill=MagicMock(return_value=(7, 8)))
-    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {})))
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {}), 0))
     monkeypatch.setattr(main, "watch", failing(MemoryError("no memory")))
 
     death = main.run(SPEC, main._StopFlag())
@@ -75,7 +75,7 @@ def test_an_archive_that_cannot_be_set_aside_does_not_lose_the_death_of_its_jvm(
 ) -> None:
     """An attempt then, and no outage: the next one may map the same archive."""
     tree = MagicMock(code=-6, pid=1, kill=MagicMock(return_value=(7,)))
-    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {}, archive="key")))
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {}, archive="key"), 0))
     monkeypatch.setattr(main, "watch", lambda *_: "the JVM ended")
     monkeypatch.setattr(ArchiveStore, "set_aside", failing(OSError("no space left on device")))
     spec: Any = SimpleNamespace(home=DriverHome(tmp_path), config=CONFIG)
@@ -89,7 +89,7 @@ def test_a_host_without_room_for_another_thread_kills_the_driver_that_it_has_sta
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tree = MagicMock(code=-9, kill=MagicMock(return_value=(7,)))
-    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {})))
+    monkeypatch.setattr(main, "start", lambda _: (tree, DriverLaunch((), {}), 0))
     monkeypatch.setattr("threading.Thread.start", failing(RuntimeError("can't start new thread")))
 
     death = main.run(SPEC, main._StopFlag())

@@ -18,12 +18,14 @@ from airflow_provider_ha.host.supervisor import in_place, standby
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.job_graph import JobGraph
 from airflow_provider_ha.jobs.job_records import JobRecords
-from airflow_provider_ha.jobs.model import JobState
+from airflow_provider_ha.jobs.model import JobState, Operation, OperationKind
+from airflow_provider_ha.jobs.operations import operations
 from airflow_provider_ha.jobs.options.job_options import HaOptions, memory_bytes
 from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import claim, new_submission
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import Submission
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.fake.jobs import PATHS, World
 from tests.fake.orders import a_standby, canceling
 from tests.unit.supervisor.test_next_attempt import exit_record, of_run
@@ -257,3 +259,49 @@ class Running:
 )
 def test_a_memory_size_is_read_as_spark_reads_it(size: str, expected: int | None) -> None:
     assert memory_bytes(size) == expected
+
+
+def shutdown(job: JobRecords, spec: DriverSpec) -> Operation | None:
+    return operations.read(job.coordinator, job.paths, f"shutdown-{spec.submission_id}")
+
+
+def test_a_supervisor_that_is_asked_to_end_hands_over_to_a_standby_driver_that_is_ready(
+    job: JobRecords, spec: DriverSpec
+) -> None:
+    assert StandbyStore(job.coordinator, job.paths, spec.run).join(a_standby("ready"), 1)
+
+    request = standby.HandOverRequest(spec)
+    wanted = wait_until(lambda: shutdown(job, spec), timeout=10, what="the operation")
+
+    assert (wanted.operation, wanted.run) == (OperationKind.HAND_OVER, spec.run)
+    assert not request.is_over
+
+
+def test_it_does_not_wait_without_a_standby_driver_that_is_ready(job: JobRecords, spec: DriverSpec) -> None:
+    starting = a_standby("starting").model_copy(update={"level": StandbyLevel.CONNECTED})
+    assert StandbyStore(job.coordinator, job.paths, spec.run).join(starting, 1)
+
+    request = standby.HandOverRequest(spec)
+
+    wait_until(lambda: request.is_over, timeout=standby.HAND_OVER_SECONDS / 2, what="the refusal")
+    assert shutdown(job, spec) is None
+
+
+def test_a_standby_driver_whose_supervisor_is_asked_to_end_ends_no_leader(job: JobRecords, spec: DriverSpec) -> None:
+    assert StandbyStore(job.coordinator, job.paths, spec.run).join(a_standby("ready"), 1)
+
+    request = standby.HandOverRequest(spec.of_standby("another"))
+
+    wait_until(lambda: request.is_over, timeout=standby.HAND_OVER_SECONDS / 2, what="the refusal")
+    assert shutdown(job, spec) is None
+
+
+def test_the_wait_for_a_batch_in_flight_is_short(
+    job: JobRecords, spec: DriverSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert StandbyStore(job.coordinator, job.paths, spec.run).join(a_standby("ready"), 1)
+    monkeypatch.setattr(standby, "HAND_OVER_SECONDS", 0.1)
+
+    request = standby.HandOverRequest(spec)
+
+    wait_until(lambda: request.is_over, timeout=5, what="the end of the wait")
