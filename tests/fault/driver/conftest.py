@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.timings import Timings
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.full_disk import SmallDisk, small_disk
 from tests.support.clusters.standalone_cluster import StandaloneCluster, standalone_cluster
@@ -35,7 +36,8 @@ def jobs_on_s3() -> None:
 
 @pytest.fixture
 def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
-    """A cluster that no other test uses."""
+    """A cluster that no other test uses, whose leaders bear a busy machine."""
+    config = config.model_copy(update={"timings": Timings()})
     if "jobs_on_s3" not in request.fixturenames:
         return config
     return on_s3(config, request.getfixturevalue("s3"), tmp_path)

@@ -16,7 +16,6 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, TestHost
 from tests.support.clusters.standalone_requests import (
     MARKS,
@@ -49,8 +48,8 @@ Place = tuple[str, str]  # query and partition
 
 @pytest.fixture
 def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    """A cluster on S3 whose leaders bear a busy machine."""
-    return on_s3(config.model_copy(update={"timings": Timings()}), s3, tmp_path)
+    """A cluster on S3."""
+    return on_s3(config, s3, tmp_path)
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.runs.run_store import RunView
 from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.conftest import FAST
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE, Stream
@@ -48,7 +47,6 @@ def job(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFa
         zookeeper=zookeeper_server.hosts,
         storage_root=f"file://{root}/storage",
         cluster_id=f"c-{new_id()[:12]}",
-        timings=FAST,
     )
     options = HaOptions(checkpoint_interval=0, restart_delay=0, restart_in_place=False)
     with HaClient.open(config) as client:

@@ -20,7 +20,6 @@ from airflow_provider_ha.fleet.znode_tree import read_tree, walk
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of, standalone_cluster
 from tests.support.clusters.standalone_requests import (
     JOB_CONF,
@@ -55,7 +54,6 @@ def test_a_job_works_on_a_cluster_that_authenticates_and_nothing_shows_the_secre
     cluster: StandaloneCluster,
     tmp_path: Path,
 ) -> None:
-    config = config.model_copy(update={"timings": Timings()})
     stream = Stream(tmp_path / "stream")
     stream.feed(2)
 

@@ -16,7 +16,6 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, command_of
 from tests.support.clusters.standalone_requests import (
     MARKS,
@@ -37,12 +36,11 @@ pytestmark = [*MARKS, pytest.mark.timeout(1800)]
 
 @pytest.fixture(params=[pytest.param("mounted", marks=pytest.mark.hours), "s3"])
 def config(config: HaConfig, request: pytest.FixtureRequest, tmp_path: Path) -> HaConfig:
-    """A cluster whose leaders bear a busy machine: one leadership is lost here, and that one with its host."""
-    patient = config.model_copy(update={"timings": Timings()})
+    """A cluster, and the store of its jobs."""
     if request.param == "mounted":
-        return patient
+        return config
     s3: S3Access = request.getfixturevalue("s3")
-    return on_s3(patient, s3, tmp_path)
+    return on_s3(config, s3, tmp_path)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions, Resources
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.timings import Timings
 from tests.apps import carried_parts
 from tests.support.clusters.standalone_cluster import StandaloneCluster
 from tests.support.clusters.standalone_requests import JOB_CONF, MARKS, PATIENCE, refuse_end, submitted_to
@@ -28,7 +27,6 @@ PYTHON = {"spark.pyspark.python": "./environment/bin/python"}
 def test_executors_find_all_that_travels_with_a_job(
     config: HaConfig, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
-    config = config.model_copy(update={"timings": Timings()})
     application = Path(shutil.copytree(carried_parts.APPLICATION, tmp_path / "checkout"))
     made = carried_parts.build(tmp_path / "parts")
     source, found = tmp_path / "in", tmp_path / "found.json"
@@ -108,7 +106,6 @@ ticks.writeStream.queryName("ticks").format("noop").start().awaitTermination()
 
 def stall_of(job_id: str, config: HaConfig, cluster: StandaloneCluster, application: Path, *arguments: str) -> str:
     """Return what a job says of its stall: no worker has the memory that an executor of it asks for."""
-    config = config.model_copy(update={"timings": Timings()})
     with HaClient.open(config) as client:
         job = client.job(job_id)
         job.submit(

@@ -18,7 +18,6 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel
 from airflow_provider_ha.jobs.submit.standby_launch import launch_standbys
 from airflow_provider_ha.testing.waiting import wait_until
-from airflow_provider_ha.timings import Timings
 from tests.support.clusters.standalone_cluster import StandaloneCluster, standalone_cluster
 from tests.support.clusters.standalone_requests import (
     MARKS,
@@ -38,8 +37,8 @@ pytestmark = [*MARKS, pytest.mark.hours, pytest.mark.timeout(1800)]
 
 @pytest.fixture
 def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
-    """A cluster on S3 whose leaders bear a busy machine."""
-    return on_s3(config.model_copy(update={"timings": Timings()}), s3, tmp_path)
+    """A cluster on S3."""
+    return on_s3(config, s3, tmp_path)
 
 
 @pytest.fixture
