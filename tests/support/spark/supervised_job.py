@@ -162,12 +162,11 @@ class SupervisedJob:
         """Wait until every query of an epoch has committed all files of the stream; each reads one per batch."""
 
         def read(query: str) -> bool:
-            directory, batch = self.tree(epoch), self.progress(epoch, query).committed
-            return bool(
-                directory is not None
-                and batch >= 0
-                and read_offsets(directory / query, batch).log_offset(0) == self.stream.files - 1
-            )
+            directory = self.tree(epoch)
+            if directory is None:
+                return False
+            batch = progress(directory / query).committed  # of the same listing
+            return batch >= 0 and read_offsets(directory / query, batch).log_offset(0) == self.stream.files - 1
 
         self.await_alive(lambda: all(map(read, self.queries)), f"the last file in epoch {epoch}")
 
