@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
-from tests.support.spark.driver_helpers import PATIENCE, Stream
+from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.layered_job import CHANGELOG, HDFS_BACKED, PROVIDER, LayeredJob, on_s3
 from tests.support.spark.supervised_job import terminate_and_compare
 
@@ -231,6 +232,58 @@ def test_a_store_that_refuses_a_version_fails_the_batch_without_a_copy(
 
     assert requests.faults[0].hits > 0
     assert [copy.name for copy in copies(tmp_path) if copy.suffix == ".zip"] == []
+
+
+@pytest.mark.hours
+def test_the_state_of_a_processor_in_python_has_copies(job: LayeredJob, requests: Requests, tmp_path: Path) -> None:
+    job.queries = ("counts",)
+    job.stream.feed(3)
+    job.submit_script(APPS / "transformed.py", [str(job.stream.source), str(job.stream.output)])
+    job.await_read(1)
+    job.kill()
+    requests.read.clear()
+
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+
+    assert requests.state() == []
+    lines = [json.loads(line) for path in job.stream.sink_files() for line in path.read_text().splitlines()]
+    assert {key: max(line["n"] for line in lines if line["key"] == key) for key in ("a", "b")} == {"a": 12, "b": 12}
+    assert len(lines) == 8, "one line for each key and batch"
+
+
+@pytest.mark.hours
+def test_a_copy_hides_no_damage_of_its_primary(job: LayeredJob, s3: S3Access, tmp_path: Path) -> None:
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    job.await_alive(lambda: is_published(job), "a checkpoint of the last batch")
+    job.kill()
+    primary = max(
+        (file for file in job.files.list(f"{job.key(1)}/windows/state/0/0/") if file.key.endswith(".zip")),
+        key=lambda file: int(file.key.rpartition("/")[2].partition("_")[0]),
+    )
+    assert primary.key.rpartition("/")[2] in {path.name for path in copies(tmp_path)}
+    root = split(job.client.config.work_uri)
+    key = f"{root.path.strip('/')}/{primary.key}"
+    s3.client().put_object(Bucket=root.authority, Key=key, Body=bytes(primary.size))
+
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+
+    generation = job.job.snapshot().generation
+    assert generation is not None
+    assert generation.fallback is not None
+    assert primary.key.rpartition("/")[2] in generation.fallback.reason
+    terminate_and_compare(job, 4)
+
+
+def is_published(job: LayeredJob) -> bool:
+    """Whether the newest checkpoint has all batches of the first epoch."""
+    newest, now = next(iter(job.job.checkpoints.list()), None), job.progress(1)
+    return newest is not None and newest.cut["windows"] == now.committed == now.planned
 
 
 @pytest.mark.hours
