@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,7 +73,7 @@ def await_output(stream: Stream) -> None:
     def complete() -> bool:
         try:
             rows, windows = stream.seen(), stream.windows()
-        except (sqlite3.OperationalError, FileNotFoundError):  # nothing was written yet
+        except FileNotFoundError:  # nothing was written yet
             return False
         over = stream.expected_windows(stream.files - 1)
         return rows == stream.expected_rows(stream.files) and windows == over

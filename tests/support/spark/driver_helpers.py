@@ -136,9 +136,10 @@ class Stream:
         return found
 
     def seen(self) -> set[tuple[str, int]]:
-        """Return the rows in sqlite."""
+        """Return the rows in sqlite; empty until the script has made its table."""
         with sqlite3.connect(self.database) as connection:
-            return set(connection.execute("select key, value from seen"))
+            made = connection.execute("select 1 from sqlite_master where name = 'seen'").fetchone()
+            return set(connection.execute("select key, value from seen")) if made else set()
 
     def expected_rows(self, files: int) -> set[tuple[str, int]]:
         """Return the distinct rows of the first *files* files."""
