@@ -61,6 +61,7 @@ def test_a_supervisor_that_is_asked_to_end_hands_the_job_over_between_two_batche
     job.await_takeover(2)
     before = job.run.submissions[0].exit
     job.stream.feed(1)
+    job.await_read(2)
 
     assert before is not None
     assert before.handed_over
