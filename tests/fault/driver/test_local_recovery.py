@@ -254,39 +254,6 @@ def test_the_state_of_a_processor_in_python_has_copies(job: LayeredJob, requests
 
 
 @pytest.mark.hours
-def test_a_copy_hides_no_damage_of_its_primary(job: LayeredJob, s3: S3Access, tmp_path: Path) -> None:
-    job.stream.feed(3)
-    job.submit()
-    job.await_read(1)
-    job.await_alive(lambda: is_published(job), "a checkpoint of the last batch")
-    job.kill()
-    primary = max(
-        (file for file in job.files.list(f"{job.key(1)}/windows/state/0/0/") if file.key.endswith(".zip")),
-        key=lambda file: int(file.key.rpartition("/")[2].partition("_")[0]),
-    )
-    assert primary.key.rpartition("/")[2] in {path.name for path in copies(tmp_path)}
-    root = split(job.client.config.work_uri)
-    key = f"{root.path.strip('/')}/{primary.key}"
-    s3.client().put_object(Bucket=root.authority, Key=key, Body=bytes(primary.size))
-
-    job.recover()
-    job.stream.feed(1)
-    job.await_read(2)
-
-    generation = job.job.snapshot().generation
-    assert generation is not None
-    assert generation.fallback is not None
-    assert primary.key.rpartition("/")[2] in generation.fallback.reason
-    terminate_and_compare(job, 4)
-
-
-def is_published(job: LayeredJob) -> bool:
-    """Whether the newest checkpoint has all batches of the first epoch."""
-    newest, now = next(iter(job.job.checkpoints.list()), None), job.progress(1)
-    return newest is not None and newest.cut["windows"] == now.committed == now.planned
-
-
-@pytest.mark.hours
 def test_without_the_option_there_is_no_trace(job: LayeredJob, tmp_path: Path) -> None:
     job.options = job.options.model_copy(update={"local_recovery": False})
 
