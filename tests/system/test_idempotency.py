@@ -61,7 +61,7 @@ def lose_driver(job: CountedJob) -> None:
 
 
 def lose_host(job: CountedJob) -> None:
-    """Kill the supervisor, and its driver with it: nothing proves the loss, and nobody restarts the driver there."""
+    """Kill the supervisor, and its driver with it: nothing proves the loss, and the driver is not restarted there."""
     [driver] = job.drivers()
     kill(driver.ppid())
 
