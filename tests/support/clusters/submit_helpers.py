@@ -181,9 +181,10 @@ def kill_all(job: JobContext) -> None:
                 with contextlib.suppress(psutil.NoSuchProcess):  # it may be ending by itself at this moment
                     process.kill()
     for process in standby_supervisors(job):
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for each in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
 
 
 def standby_supervisors(job: JobContext) -> list[psutil.Process]:
