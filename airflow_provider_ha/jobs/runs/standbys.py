@@ -132,7 +132,7 @@ class StandbyStore:
             if len(others) >= most:  # guard: more-standbys-than-requested
                 return False
             joins = Create(own, standby.to_bytes(), ephemeral=standby.queued is None)
-            left = self._leave_queue(standby)
+            left = () if standby.queued is not None else self._leave_queue_ops(standby.standby_id)
             self._coordinator.commit(is_live, SetData(parent, b"", node.version), *left, joins)
         except NodeExistsError as error:
             return error.path == own
@@ -140,21 +140,17 @@ class StandbyStore:
             return False
         return True
 
-    def _leave_queue(self, standby: Standby) -> tuple[Delete, ...]:
-        """Return the removal of the node that a process had in the queue of a cluster."""
-        node = self._coordinator.find(self._paths.standby(self._run, standby.standby_id))
-        before = decode(node, Standby)
-        if node is None or before is None or before.queued is None or standby.queued is not None:
-            return ()
-        return (Delete(node.path, node.version),)
-
     def drop(self, standby: Standby) -> None:
         """Remove the node of a standby driver that waited in the queue of a cluster, unless its process has joined."""
-        node = self._coordinator.find(self._paths.standby(self._run, standby.standby_id))
-        found = decode(node, Standby)
-        if node is not None and found is not None and found.queued is not None:
+        if ops := self._leave_queue_ops(standby.standby_id):
             with suppress(NodeMissingError, VersionConflictError):
-                self._coordinator.commit(Delete(node.path, node.version))
+                self._coordinator.commit(*ops)
+
+    def _leave_queue_ops(self, standby_id: str) -> tuple[Delete, ...]:
+        """Return the removal of the node that a standby driver has in the queue of a cluster; nothing without one."""
+        node = self._coordinator.find(self._paths.standby(self._run, standby_id))
+        found = decode(node, Standby)
+        return () if node is None or found is None or found.queued is None else (Delete(node.path, node.version),)
 
     def update(self, standby: Standby) -> None:
         """Replace the record of a standby driver.
