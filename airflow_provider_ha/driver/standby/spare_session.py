@@ -198,7 +198,8 @@ class HeldExecutors:
     def lift(self) -> None:
         """End the limit: the driver leads. Does not wait."""
         self._leads.set()
-        threading.Thread(target=self._request_all, name="all-executors", daemon=True).start()
+        if not self._is_dynamic:
+            threading.Thread(target=self._request_all, name="all-executors", daemon=True).start()
 
     def _request_all(self) -> None:
         try:
@@ -245,8 +246,6 @@ class HeldExecutors:
         return frozenset(filter(None, str(self._context.getExecutorIds().mkString(",")).split(",")))
 
     def _request(self, number: int) -> None:
-        if self._is_dynamic:
-            return
         maps = self._session._jvm.scala.collection.immutable  # noqa: SLF001  # as above
         self._context.requestTotalExecutors(number, 0, getattr(getattr(maps, "Map$"), "MODULE$").empty())
 
