@@ -77,11 +77,6 @@ class NothingToSee:
         del submission_id, handle
         return UnknownSubmission("a test has no processes")
 
-    def host_of(self, handle: DriverHandle) -> str:
-        """Know no host."""
-        del handle
-        return ""
-
     def terminate(self, handle: DriverHandle) -> None:
         """End nothing."""
 

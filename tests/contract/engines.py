@@ -182,10 +182,6 @@ class NamespaceEngine:
             return UnknownSubmission("it was not launched")
         return GoneSubmission("the namespace has ended, and all that ran in it")
 
-    def host_of(self, handle: DriverHandle) -> str:
-        del handle
-        return ""  # another container would be on this host as well
-
     def terminate(self, handle: DriverHandle) -> None:
         if handle.ref["boot"] != boot_id():
             raise JobStateError("it does not run on this host")

@@ -132,8 +132,7 @@ def test_what_is_launched_runs(tested: EngineUnderTest, ticket: Ticket) -> None:
     handle = launched(tested, ticket)
 
     await_driver(tested, ticket)
-    assert observe_one(tested.engine, ticket.submission_id, handle) == RunningSubmission(handle)
-    assert tested.engine.host_of(handle) == tested.host
+    assert observe_one(tested.engine, ticket.submission_id, handle) == RunningSubmission(handle, host=tested.host)
 
 
 def test_a_reserved_handle_is_that_of_the_driver_and_starts_no_second_one(
@@ -161,7 +160,7 @@ def test_many_submissions_are_observed_by_one_call(tested: EngineUnderTest, tick
     seen = tested.engine.observe([WantedSubmission(ticket.submission_id, handle), WantedSubmission(never, None)])
 
     assert seen.keys() == {ticket.submission_id, never}
-    assert seen[ticket.submission_id] == RunningSubmission(handle)
+    assert seen[ticket.submission_id] == RunningSubmission(handle, host=tested.host)
     assert isinstance(seen[never], UnknownSubmission)
 
 
@@ -197,7 +196,7 @@ def test_a_handle_names_its_engine_and_survives_a_record(tested: EngineUnderTest
     read = SubmissionStarted.from_bytes(SubmissionStarted(handle=handle).to_bytes(), source="test").handle
 
     assert read.engine == tested.engine.name
-    assert observe_one(tested.engine, ticket.submission_id, read) == RunningSubmission(handle)
+    assert observe_one(tested.engine, ticket.submission_id, read) == RunningSubmission(handle, host=tested.host)
 
 
 def test_a_killed_supervisor_takes_every_process_along_and_that_is_proven(

@@ -45,10 +45,8 @@ class QueueEngine(NothingToSee):
         if submission_id in self.ended:
             return GoneSubmission("it was ended")
         assert known is not None
-        return RunningSubmission(known) if self.has_room else PendingSubmission(QUEUED)
-
-    def host_of(self, handle: DriverHandle) -> str:
-        return self.launched.get(str(handle.ref.get("id")), "a")
+        host = self.launched.get(submission_id, "a")
+        return RunningSubmission(known, host=host) if self.has_room else PendingSubmission(QUEUED)
 
     def terminate(self, handle: DriverHandle) -> None:
         if not self.answers:

@@ -219,7 +219,7 @@ def test_a_driver_outlives_its_master_and_is_known_to_the_next_one(submitted: St
     submitted.cluster.await_workers()
 
     assert isinstance(between, UnknownSubmission)
-    assert submitted.observe() == RunningSubmission(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle, host=submitted.host.address)
     submitted.engine.terminate(submitted.handle)
     submitted.await_gone()
 
@@ -241,7 +241,7 @@ def test_a_cluster_without_a_master_launches_nothing_ends_nothing_and_loses_noth
 
     assert isinstance(seen, UnknownSubmission)
     assert alive
-    assert submitted.observe() == RunningSubmission(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle, host=submitted.host.address)
 
 
 def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothing(submitted: StandaloneJob) -> None:
@@ -257,7 +257,7 @@ def test_of_two_launches_of_one_submission_one_runs_and_the_other_reports_nothin
     )
 
     assert submitted.handle == first
-    assert submitted.observe() == RunningSubmission(first)
+    assert submitted.observe() == RunningSubmission(first, host=submitted.host.address)
     assert submitted.newest.exit is None
 
 
@@ -271,7 +271,7 @@ def test_a_launch_without_an_answer_is_found_by_our_own_id_and_not_repeated(subm
     submitted.await_driver()
 
     assert (attempt, engine.launched) == (1, 1)
-    assert submitted.observe() == RunningSubmission(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle, host=submitted.host.address)
 
 
 @pytest.mark.hours
@@ -323,7 +323,7 @@ def test_a_lost_driver_is_started_again_on_the_same_host(submitted: StandaloneJo
 
     assert submitted.handle.ref == first.ref
     assert submitted.handle.log_uri == first.log_uri.replace("attempt-1", "attempt-2")
-    assert submitted.observe() == RunningSubmission(submitted.handle)
+    assert submitted.observe() == RunningSubmission(submitted.handle, host=submitted.host.address)
 
 
 def psutil_jvm(host: TestHost, submitted: StandaloneJob) -> psutil.Process:

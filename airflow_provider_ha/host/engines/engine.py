@@ -38,10 +38,12 @@ class RunningSubmission:
 
     :param handle: Locates it later.
     :param doubt: Contradicting report, for people; empty without one.
+    :param host: Its host, if another launch may run on another one; empty if not.
     """
 
     handle: DriverHandle
     doubt: str = ""
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +165,6 @@ class Engine(Protocol):
         """Observe submissions, with one request for all of them where the cluster offers that.
 
         :returns: Submission id -> observation, for each wanted one.
-        """
-
-    def host_of(self, handle: DriverHandle) -> str:
-        """Return the host of a submission that is running, if another launch may run on another host.
-
-        :returns: Empty if not, or if the host is not known.
         """
 
     def terminate(self, handle: DriverHandle) -> None:

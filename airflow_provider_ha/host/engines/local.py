@@ -260,11 +260,6 @@ class LocalEngine:
         """
         return {each.submission_id: _observe(each.submission_id, each.handle) for each in wanted}
 
-    def host_of(self, handle: DriverHandle) -> str:
-        """Return nothing: another launch would run on this host as well."""
-        del handle
-        return ""
-
     def terminate(self, handle: DriverHandle) -> None:
         """Request that the supervisor kills its driver, reports and ends.
 

@@ -206,19 +206,14 @@ class StandaloneEngine:
                 if state == "SUBMITTED":
                     return PendingSubmission("no worker has room for it yet")
                 others = (answer for answer in seen.answers if answer.state != state)
-                return RunningSubmission(handle, doubt="; ".join(_words(driver, answer) for answer in others))
+                doubt = "; ".join(_words(driver, answer) for answer in others)
+                return RunningSubmission(handle, doubt, host=states[state].worker.rpartition(":")[0])
         unproven = [answer for answer in seen.answers if answer.state not in _PROVEN]
         if not seen.answers or unproven:  # guard: error-proves-a-death
             return UnknownSubmission("; ".join([*(_words(driver, answer) for answer in unproven), *seen.silent]))
         proof = next(iter(seen.answers))
         self._settle(driver.driver, proof.state)
         return GoneSubmission(f"{driver.driver} is {proof.state}: the worker {proof.worker} saw its JVM exit")
-
-    def host_of(self, handle: DriverHandle) -> str:
-        """Return the host of the worker that runs a driver. A master chooses a worker at random."""
-        answers = _ask_all(StandaloneDriver.of(handle)).answers
-        workers = {answer.worker for answer in answers if answer.state == "RUNNING"}
-        return workers.pop().rpartition(":")[0] if len(workers) == 1 else ""
 
     def terminate(self, handle: DriverHandle) -> None:
         """Request the end of a driver from the cluster; its supervisor kills and reports, and the JVM waits for that.

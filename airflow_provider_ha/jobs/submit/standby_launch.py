@@ -11,7 +11,13 @@ import logging
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.host.engines.engine import Engine, PendingSubmission, observe_one
+from airflow_provider_ha.host.engines.engine import (
+    Engine,
+    Observation,
+    PendingSubmission,
+    RunningSubmission,
+    observe_one,
+)
 from airflow_provider_ha.jobs.drivers.driver_home import NO_ATTEMPT, Ticket
 from airflow_provider_ha.jobs.job_context import JobContext
 from airflow_provider_ha.jobs.model import Run
@@ -37,7 +43,7 @@ def launch_standbys(job: JobContext, run: Run, engine: Engine) -> int:
         missing = requested - standbys.joined() - _still_queued(engine, standbys)
         taken = {_host_of_leader(job, run.number, engine)} if missing > 0 else set()
         for _ in range(missing):
-            taken.add(_launch_apart(job, run, engine, standbys, taken - {""}))
+            taken.add(_launch_apart(job, run, engine, standbys, requested=requested, taken=taken - {""}))
             started += 1
     except HaError as error:
         log.warning("run %d of %s lacks a standby driver: %s", run.number, job.job_id, error)
@@ -59,10 +65,18 @@ def _still_queued(engine: Engine, standbys: StandbyStore) -> int:
 
 def _host_of_leader(job: JobContext, run: int, engine: Engine) -> str:
     newest = job.runs.get(run).newest
-    return engine.host_of(newest.started.handle) if newest is not None and newest.started is not None else ""
+    if newest is None or newest.started is None:
+        return ""
+    return _host(observe_one(engine, newest.submission.submission_id, newest.started.handle))
 
 
-def _launch_apart(job: JobContext, run: Run, engine: Engine, standbys: StandbyStore, taken: set[str]) -> str:
+def _host(seen: Observation) -> str:
+    return seen.host if isinstance(seen, RunningSubmission) else ""
+
+
+def _launch_apart(
+    job: JobContext, run: Run, engine: Engine, standbys: StandbyStore, *, requested: int, taken: set[str]
+) -> str:
     """Start a standby driver, again if it is placed on a host that is taken; return its host, empty if unknown."""
     for left in reversed(range(LAUNCHES)):
         ticket = Ticket(job_id=job.job_id, run=run.number, attempt=NO_ATTEMPT, submission_id=new_id(), graph=run.graph)
@@ -79,10 +93,10 @@ def _launch_apart(job: JobContext, run: Run, engine: Engine, standbys: StandbySt
                 queued=handle,
             )
             # guard: request-in-the-queue-is-forgotten
-            if not standbys.join(waits, job.graph_of(run).options.standby_drivers):
+            if not standbys.join(waits, requested):
                 engine.terminate(handle)
             return ""
-        host = engine.host_of(handle)
+        host = _host(seen)
         if not left or host not in taken:
             return host
         log.info("a standby driver of %s is started again: %s has a driver of the job already", job.job_id, host)

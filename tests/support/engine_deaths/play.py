@@ -230,7 +230,8 @@ def two_launches(job: StandaloneJob) -> Outcome:
     wait_until(ended, timeout=PATIENCE, what="the end of the second driver")
     seconds = time.monotonic() - scene.began
     scene.expect(job.handle == first and job.newest.exit is None, "The second driver has taken the first one's place.")
-    scene.expect(job.observe() == RunningSubmission(first), "The first driver does not run any more.")
+    running = RunningSubmission(first, host=job.host.address)
+    scene.expect(job.observe() == running, "The first driver does not run any more.")
     return scene.outcome((seen[0], seconds, len(job.processes())))
 
 
