@@ -11,6 +11,8 @@ import py4j.java_gateway
 import py4j.protocol
 import pytest
 
+from tests.support.s3.s3_server import S3Access
+from tests.support.s3.s3a_jars import s3a_jars
 from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm
 
 
@@ -33,6 +35,57 @@ def jvm(running_jvm: ComponentJvm) -> Iterator[ComponentJvm]:
     running_jvm.close_gate()
     yield running_jvm
     running_jvm.close_gate()
+
+
+@pytest.fixture(scope="session")
+def s3_jvm() -> Iterator[ComponentJvm]:
+    """One JVM with S3A for all tests of a process."""
+    with component_jvm(s3a_jars()) as jvm:
+        yield jvm
+
+
+AREA = "work"
+
+OLD, OWN = f"{AREA}/j/e7-x", f"{AREA}/j/e8-x"  # directories of two epochs
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where names are raced for.
+
+    :param uri: Of a directory that no other test uses, as Spark sees it.
+    """
+
+    jvm: ComponentJvm
+    conf: Any
+    uri: str
+
+
+def s3a_conf(jvm: ComponentJvm, s3: S3Access, bucket: str, endpoint: str, writer: str = "8/s/process") -> Any:
+    return jvm.conf(
+        f"s3a://{bucket}/root",
+        {
+            "fs.s3a.endpoint": endpoint,
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.access.key": s3.access_key,
+            "fs.s3a.secret.key": s3.secret_key,
+            "fs.s3a.attempts.maximum": "2",
+            "fs.s3a.retry.limit": "1",
+            "fs.s3a.retry.interval": "10ms",
+            "fs.s3a.retry.throttle.limit": "1",
+            "fs.s3a.retry.throttle.interval": "10ms",
+            "fs.s3a.impl.disable.cache": "true",
+            "fs.ha.writer": writer,
+        },
+    )
+
+
+def on_s3(jvm: ComponentJvm, s3: S3Access, endpoint: str) -> Store:
+    bucket = s3.new_bucket()
+    uri = f"has3a://{bucket}/root/{OWN}"
+    jvm.open_gate(uri)
+    return Store(jvm, s3a_conf(jvm, s3, bucket, endpoint), f"{uri}/q")
 
 
 @dataclass(frozen=True)

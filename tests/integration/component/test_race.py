@@ -5,20 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from tests.integration.component.conftest import AREA, OWN, Store, on_s3
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.ivy import Wanted, jars
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.s3.s3a_jars import s3a_jars
-from tests.support.spark.component_jvm import ComponentJvm, base, component_jvm, java_class
+from tests.support.spark.component_jvm import ComponentJvm, component_jvm, java_class
 
 
 pytestmark = pytest.mark.timeout(600)
@@ -26,30 +25,7 @@ pytestmark = pytest.mark.timeout(600)
 
 WRITERS, NAMES = 8, 20
 
-AREA = "work"
-
-OLD, OWN = f"{AREA}/j/e7-x", f"{AREA}/j/e8-x"  # directories of two epochs
-
 EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
-
-
-@dataclass(frozen=True)
-class Store:
-    """Where names are raced for.
-
-    :param uri: Of a directory that no other test uses, as Spark sees it.
-    """
-
-    jvm: ComponentJvm
-    conf: Any
-    uri: str
-
-
-@pytest.fixture(scope="module")
-def s3_jvm() -> Iterator[ComponentJvm]:
-    """A JVM with S3A."""
-    with component_jvm(s3a_jars()) as jvm:
-        yield jvm
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +33,6 @@ def hdfs() -> Iterator[str]:
     """URI of a real HDFS."""
     with hdfs_server() as server:
         yield server.uri
-
-
-def s3a_conf(jvm: ComponentJvm, s3: S3Access, bucket: str, endpoint: str, writer: str = "8/s/process") -> Any:
-    return jvm.conf(
-        f"s3a://{bucket}/root",
-        {
-            "fs.s3a.endpoint": endpoint,
-            "fs.s3a.endpoint.region": "us-east-1",
-            "fs.s3a.path.style.access": "true",
-            "fs.s3a.access.key": s3.access_key,
-            "fs.s3a.secret.key": s3.secret_key,
-            "fs.s3a.attempts.maximum": "2",
-            "fs.s3a.retry.limit": "1",
-            "fs.s3a.retry.interval": "10ms",
-            "fs.s3a.retry.throttle.limit": "1",
-            "fs.s3a.retry.throttle.interval": "10ms",
-            "fs.s3a.impl.disable.cache": "true",
-            "fs.ha.writer": writer,
-        },
-    )
-
-
-def on_s3(jvm: ComponentJvm, s3: S3Access, endpoint: str) -> Store:
-    bucket = s3.new_bucket()
-    uri = f"has3a://{bucket}/root/{OWN}"
-    jvm.open_gate(uri)
-    return Store(jvm, s3a_conf(jvm, s3, bucket, endpoint), f"{uri}/q")
 
 
 @pytest.fixture
@@ -244,23 +193,6 @@ def test_an_entry_on_s3_costs_one_request(s3_jvm: ComponentJvm, s3: S3Access) ->
         s3_jvm.create(manager, f"{store.uri}/offsets/1", b"entry")
 
     assert len(asked) == 1, asked
-
-
-def test_a_file_of_the_base_that_was_replaced_is_told_by_its_etag(s3_jvm: ComponentJvm, s3: S3Access) -> None:
-    store = on_s3(s3_jvm, s3, s3.endpoint)
-    bucket = store.uri.split("/")[2]
-    client = s3.client()
-    key = f"root/{OLD}/q/state/0/3/17.zip"
-    etag = client.put_object(Bucket=bucket, Key=key, Body=b"state")["ETag"].strip('"')
-    head = {"state/0/3/17.zip": (f"{OLD}/q/state/0/3/17.zip", 5, 0, etag)}
-    client.put_object(Bucket=bucket, Key=f"root/{OWN}/q/_ha_base", Body=base(head))
-    files, name = s3_jvm.files(store.conf, store.uri), f"{store.uri}/state/0/3/17.zip"
-
-    assert s3_jvm.read(files, name) == b"state"
-    client.put_object(Bucket=bucket, Key=key, Body=b"etats")
-    with pytest.raises(Py4JJavaError, match=f"instead of {etag}"):
-        s3_jvm.read(files, name)
-    client.close()
 
 
 def test_a_table_on_s3_is_uploaded_and_copied_back(s3_jvm: ComponentJvm, s3: S3Access, tmp_path: Path) -> None:

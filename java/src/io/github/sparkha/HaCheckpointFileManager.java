@@ -167,6 +167,9 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
     @Override
     public boolean exists(Path path) {
         try {
+            if (layered != null) {
+                return layered.contains(path);
+            }
             files.getFileStatus(path);
             return true;
         } catch (FileNotFoundException e) {

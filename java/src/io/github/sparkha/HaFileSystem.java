@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.net.URI;
 import java.util.EnumSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
@@ -41,9 +42,12 @@ public final class HaFileSystem extends FileSystem {
     private static final String PREFIX = "ha";
 
     private final Map<String, Base> bases = new ConcurrentHashMap<>();
+    /** Own directories that have had a file: one request lists them, and of empty ones S3A needs three. */
+    private final Set<Path> filled = ConcurrentHashMap.newKeySet();
     private URI uri;
     private FileSystem inner;
     private boolean collected;
+    private boolean hasDirectories;
     private LocalCopies copies;
     private Path working;
 
@@ -58,6 +62,7 @@ public final class HaFileSystem extends FileSystem {
             throw new IOException(DELETES + " is " + deletes + ": it can be " + COLLECTOR + " or " + OWN);
         }
         collected = deletes.equals(COLLECTOR);
+        hasDirectories = !isS3(plain(name.getScheme()));
         inner = new Path(plain(name.getScheme()), name.getAuthority(), "/").getFileSystem(conf);
         working = new Path(name.getScheme(), name.getAuthority(), "/");
         copies = LocalCopies.of(conf);
@@ -124,23 +129,61 @@ public final class HaFileSystem extends FileSystem {
         return known;
     }
 
+    /** Whether the own directory has a file: one request, while a status of nothing is two on S3. */
     private boolean hasOwn(Path own) throws IOException {
         Counters.count(Counters.STATUS);
+        return inner.isFile(own);
+    }
+
+    /** Whether there is a file or a directory; of what the base names without a request. */
+    boolean contains(Path path) throws IOException {
+        Found found = find(path, true);
+        if (found.entry() != null || found.isDirectory()) {
+            return true;
+        }
+        if (Layout.isLog(path)) {
+            return hasOwn(found.own);
+        }
         try {
-            inner.getFileStatus(own);
+            getFileStatus(path);
             return true;
         } catch (FileNotFoundException e) {
             return false;
         }
     }
 
+    /** The bytes of a file: in the own directory, or where the base says, and then their number is known. */
+    private record Source(Path place, Base.Entry entry) {
+        boolean isKnown() {
+            return entry != null && isS3(place.toUri().getScheme());
+        }
+    }
+
+    private static boolean isS3(String scheme) {
+        return scheme.equals("s3a");
+    }
+
+    private FSDataInputStream open(Source source, int bufferSize) throws IOException {
+        return source.isKnown() ? KnownFile.open(inner, source.place, source.entry)
+            : inner.open(source.place, bufferSize);
+    }
+
+    private void copy(Source source, Path local, boolean raw) throws IOException {
+        if (source.isKnown()) {
+            FileSystem disk = raw ? getLocal(getConf()).getRaw() : getLocal(getConf());
+            KnownFile.copy(inner, source.place, source.entry, disk, local);
+        } else {
+            inner.copyToLocalFile(false, source.place, local, raw);
+        }
+    }
+
     /** Where the bytes of a file are: in the own directory when it has one of that name, else where the base says. */
-    private Path source(Path path) throws IOException {
+    private Source source(Path path) throws IOException {
         Counters.count(Counters.READ);
         Found found = find(path, false);
         Base.Entry entry = found.entry();
         if (entry == null || !Layout.isUnique(found.name) && hasOwn(found.own)) {
-            return found.own;
+            return new Source(found.own, null);
         }
         Counters.count(Counters.READ_FROM_BASE);
         Path place = entry.place(found.own, getConf().get(ROOT));
@@ -148,18 +191,18 @@ public final class HaFileSystem extends FileSystem {
         if (Layout.isReplaceable(found.name)) {
             Replaced.check(inner, path, place, entry, found.base.epoch());
         }
-        return place;
+        return new Source(place, entry);
     }
 
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
-        Path source = source(path);
-        LocalCopies local = copiesOf(path, source);
+        Source source = source(path);
+        LocalCopies local = copiesOf(path, source.place);
         try {
-            return local == null ? inner.open(source, bufferSize)
-                : local.open(own(path), source, bufferSize, () -> inner.open(source, bufferSize));
+            return local == null ? open(source, bufferSize)
+                : local.open(own(path), source.place, bufferSize, () -> open(source, bufferSize));
         } catch (FileNotFoundException e) {
-            throw missing(path, source, e);
+            throw missing(path, source.place, e);
         }
     }
 
@@ -199,16 +242,16 @@ public final class HaFileSystem extends FileSystem {
         if (deleteSource) {
             throw new UnsupportedOperationException("a file of a checkpoint is copied, not moved: " + path);
         }
-        Path source = source(path);
-        LocalCopies held = copiesOf(path, source);
+        Source source = source(path);
+        LocalCopies held = copiesOf(path, source.place);
         try {
             if (held == null) {
-                inner.copyToLocalFile(false, source, local, raw);
+                copy(source, local, raw);
             } else {
-                held.copyTo(own(path), source, local, () -> inner.copyToLocalFile(false, source, local, raw));
+                held.copyTo(own(path), source.place, local, () -> copy(source, local, raw));
             }
         } catch (FileNotFoundException e) {
-            throw missing(path, source, e);
+            throw missing(path, source.place, e);
         }
     }
 
@@ -228,23 +271,16 @@ public final class HaFileSystem extends FileSystem {
     public FileStatus getFileStatus(Path path) throws IOException {
         Found found = find(path, true);
         Base.Entry entry = found.entry();
-        if (entry != null && Layout.isUnique(found.name)) {
+        if (entry != null && (Layout.isUnique(found.name) || !hasOwn(found.own))) {
             return entry.status(outer(found.own));
         }
-        Counters.count(Counters.STATUS);
-        try {
-            FileStatus status = inner.getFileStatus(found.own);
-            status.setPath(outer(status.getPath()));
-            return status;
-        } catch (FileNotFoundException e) {
-            if (entry != null) {
-                return entry.status(outer(found.own));
-            }
-            if (found.isDirectory()) {
-                return directory(outer(found.own));
-            }
-            throw e;
+        if (entry == null && found.isDirectory()) {
+            return directory(outer(found.own));
         }
+        Counters.count(Counters.STATUS);
+        FileStatus status = inner.getFileStatus(found.own);
+        status.setPath(outer(status.getPath()));
+        return status;
     }
 
     @Override
@@ -258,18 +294,31 @@ public final class HaFileSystem extends FileSystem {
                 all.put(child, status);
             }
         }
-        try {
-            for (FileStatus status : inner.listStatus(found.own)) {
-                status.setPath(outer(status.getPath()));
-                all.put(status.getPath().getName(), status);
-            }
-        } catch (FileNotFoundException e) {
-            if (!found.isDirectory()) {
-                throw e;
-            }
+        for (FileStatus status : ownFiles(found)) {
+            status.setPath(outer(status.getPath()));
+            all.put(status.getPath().getName(), status);
         }
         all.remove(Base.FILE);
         return all.values().toArray(new FileStatus[0]);
+    }
+
+    private FileStatus[] ownFiles(Found directory) throws IOException {
+        boolean looked = !hasDirectories && directory.isDirectory() && !filled.contains(directory.own);
+        if (looked && !inner.isDirectory(directory.own)) {
+            return new FileStatus[0];
+        }
+        try {
+            FileStatus[] found = inner.listStatus(directory.own);
+            if (found.length > 0) {
+                filled.add(directory.own);
+            }
+            return found;
+        } catch (FileNotFoundException e) {
+            if (!directory.isDirectory()) {
+                throw e;
+            }
+            return new FileStatus[0];
+        }
     }
 
     private FileStatus ofBase(Found directory, String child) {
@@ -332,7 +381,9 @@ public final class HaFileSystem extends FileSystem {
 
     @Override
     public boolean mkdirs(Path path, FsPermission permission) throws IOException {
-        return inner.mkdirs(own(path), permission);
+        Found found = find(path, true);
+        // A store without directories needs none for its files, and the base shows this one.
+        return !hasDirectories && found.isDirectory() || inner.mkdirs(found.own, permission);
     }
 
     @Override

@@ -95,6 +95,18 @@ public abstract class FileSystem extends Configured implements Closeable {
 
     public abstract FileStatus getFileStatus(Path path) throws IOException;
 
+    public boolean isFile(Path path) throws IOException {
+        throw new UnsupportedOperationException();
+    }
+
+    public boolean isDirectory(Path path) throws IOException {
+        throw new UnsupportedOperationException();
+    }
+
+    public FutureDataInputStreamBuilder openFile(Path path) throws IOException {
+        throw new UnsupportedOperationException();
+    }
+
     public FsStatus getStatus(Path path) throws IOException {
         throw new UnsupportedOperationException();
     }
