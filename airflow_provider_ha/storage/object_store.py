@@ -9,7 +9,7 @@ Invariant: a key never leaves its area. Every method refuses such a key before i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -55,12 +55,13 @@ class Directories(Protocol):
         :raises StorageUnavailableError: This could not be determined.
         """
 
-    def list(self, prefix: str) -> Sequence[str]:
+    def list(self, prefix: str, *, only: Callable[[str], bool] | None = None) -> Sequence[str]:
         """Return the names directly below *prefix*, sorted; empty if it does not exist.
 
         Includes names with only remains of an interrupted creation or removal: ``contains`` distinguishes them.
 
         :param prefix: With a final slash: ``jobs/flights/live/``.
+        :param only: Selects names; the others cost no request.
         :raises StorageUnavailableError: They could not be listed.
         """
 

@@ -130,7 +130,7 @@ def newest_drain(area: WorkArea, working: str) -> str | None:
     :param working: Key of any working directory of the job.
     """
     place, slash, _ = working.rpartition("/")
-    forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}") if is_drain(name)]
+    forks = [f"{place}{slash}{name}" for name in area.list(f"{place}{slash}", only=is_drain)]
     # Not every storage reports the creation time of a directory; the epoch serves instead, which only grows.
     made = {key: (area.tree(key).changed() or 0, epoch_of(key)) for key in forks if area.contains(key)}
     return max(made, key=made.__getitem__, default=None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -226,7 +227,7 @@ class LinkedWorkArea:
         """Return log -> its names: Spark removes them before the state of their batches."""
         return {log: frozenset(self.tree(f"{query}/{log}").names()) for log in (OFFSETS, COMMITS)}
 
-    def list(self, prefix: str) -> Sequence[str]:
+    def list(self, prefix: str, *, only: Callable[[str], bool] | None = None) -> Sequence[str]:
         """Return the names of directories directly below *prefix*, sorted, including those with remains only."""
         place = self._path(prefix.removesuffix("/"))
         try:
@@ -237,7 +238,7 @@ class LinkedWorkArea:
             return []
         except OSError as error:
             raise unavailable(f"{place} could not be listed", error) from error
-        return sorted({name for each in names if (name := _plain(each))})
+        return sorted({name for each in names if (name := _plain(each)) and (only is None or only(name))})
 
     def tree(self, key: str) -> LocalTree:
         """Return a directory; it need not exist.
@@ -279,6 +280,10 @@ class LinkedWorkArea:
         """Rename a working directory; return its new key."""
         self._require_root()
         return self._key(fence_directory(self._path(key)))
+
+    def listed_once(self, key: str) -> AbstractContextManager[None]:  # noqa: ARG002  # of every area
+        """Do nothing: its listings are cheap."""
+        return nullcontext()
 
     def fenced(self, key: str) -> str:
         """Return the key of a working directory after its fence: that of the renamed directory."""

@@ -9,6 +9,7 @@ Invariant: a directory made from another one appears complete or not at all, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -137,6 +138,12 @@ class WorkArea(Directories, Protocol):
         :param key: Working directory of an ended epoch, under its first name. Repeatable.
         :raises CheckpointMissingError: It does not exist.
         :raises StorageUnavailableError: The outcome is unknown.
+        """
+
+    def listed_once(self, key: str) -> AbstractContextManager[None]:
+        """Read a fenced directory with as few requests as its storage allows, until the block ends.
+
+        :param key: As :meth:`fence` returned it.
         """
 
     def fenced(self, key: str) -> str:

@@ -31,9 +31,8 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     COMMITS,
     OFFSETS,
     SOURCES,
+    Progress,
     batches,
-    progress,
-    queries,
 )
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, read, read_text
 from airflow_provider_ha.checkpoints.spark.metadata_log import (
@@ -270,15 +269,18 @@ class UnpublishedBatches(Record):
     queries: dict[str, tuple[BatchEntry, ...]] = {}
 
 
-def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> None:
-    """Write the records of *fenced* into *target*, which was forked from it.
+def carry(
+    fenced: Tree, target: WritableTree, forked: Mapping[str, Progress], published: Mapping[str, int]
+) -> Mapping[str, tuple[BatchEntry, ...]]:
+    """Write the records of *fenced* into *target*, which was forked from it; return query -> entries.
 
+    :param forked: The queries of *target*, with their progress.
     :param published: Query -> last batch in a payload of this run.
     """
     before = read_carried(fenced)
     found = {}
-    for query in queries(target):
-        last, first = progress(target / query).planned, published.get(query, 0)
+    for query, at in forked.items():
+        last, first = at.planned, published.get(query, 0)
         entries = {entry.batch: entry for entry in before.get(query, ())}
         for entry in readable(fenced / query, after=first - 1):
             # The fork does not contain the lower end of its oldest batch; the earlier record does.
@@ -286,6 +288,7 @@ def carry(fenced: Tree, target: WritableTree, published: Mapping[str, int]) -> N
                 entries[entry.batch] = entry.measured_as(entries.get(entry.batch))
         found[query] = tuple(entries[batch] for batch in sorted(entries) if first <= batch <= last)
     target.write(UNPUBLISHED_FILE, UnpublishedBatches(queries=found).to_bytes())
+    return found
 
 
 def read_carried(directory: Tree) -> Mapping[str, tuple[BatchEntry, ...]]:

@@ -78,7 +78,7 @@ def look(query: str, directory: Tree, place: str, sink: QuerySink, verify: Verif
         )
     entries = tuple(readable(directory, after=before.committed - 1))
     created_at = _committed_at(directory, before.committed)
-    if progress(directory.fresh()) != before:
+    if progress(directory) != before:
         raise JobStateError(
             f"query {query!r} is running in {place}: it progressed during the read",
             next_step="Stop it permanently first: two queries would write to one output",

@@ -130,8 +130,8 @@ def prepare_recovery(
     recorded: Mapping[str, Sequence[BatchEntry]] | None = None,
     dispensable: Collection[str] = (),
     anew: Collection[str] = (),
-) -> dict[str, int]:
-    """Fork all queries of a lost epoch with their planned batches; return the last committed batch by query.
+) -> dict[str, Progress]:
+    """Fork all queries of a lost epoch with their planned batches; return the progress of each forked query.
 
     :param fenced: Key of the lost epoch's working directory, as returned by the fence.
     :param target: Key of the new epoch's working directory.
@@ -141,7 +141,7 @@ def prepare_recovery(
     :param anew: The subset of *dispensable* that Spark has refused: they start anew in any case.
     :raises CheckpointCorruptError: Another query cannot be continued; restore the job from a checkpoint.
     """
-    committed = {}
+    forked = {}
     lost = area.tree(fenced)
     for query in area.queries(fenced):
         if query in anew:
@@ -160,8 +160,8 @@ def prepare_recovery(
             continue
         following = [entry for entry in (recorded or {}).get(query, ()) if entry.batch > at.planned]
         write_sources(area.tree(target) / query, following)
-        committed[query] = at.committed
-    return committed
+        forked[query] = at
+    return forked
 
 
 def prepare_restore(

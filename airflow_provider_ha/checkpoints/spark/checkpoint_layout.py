@@ -109,8 +109,7 @@ def progress(directory: Tree) -> Progress:
 
     Reads names, and where a log may end with the record of a takeover its last entry.
     """
-    planned, committed = (_last((directory / log).fresh()) for log in (OFFSETS, COMMITS))
-    return Progress(planned, committed)
+    return progress_when_listed(directory.fresh(OFFSETS, COMMITS))
 
 
 def progress_when_listed(directory: Tree) -> Progress:
@@ -118,11 +117,26 @@ def progress_when_listed(directory: Tree) -> Progress:
 
     For a directory that is fenced, or whose other files are taken from the same listing.
     """
-    return Progress(_last(directory / OFFSETS), _last(directory / COMMITS))
+    return Progress(log_end(directory / OFFSETS).batch, log_end(directory / COMMITS).batch)
 
 
-def _last(log: Tree) -> int:
-    return max(_of_spark(numbers(log), log), default=-1)
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """End of a log.
+
+    :param batch: Its highest batch; -1 without one.
+    :param fence: Number of the entry with the record of a takeover, the last one; ``None`` without one.
+    """
+
+    batch: int
+    fence: int | None
+
+
+def log_end(log: Tree) -> LogEnd:
+    """Return the end of a log as it was when the directory was listed."""
+    found = numbers(log)
+    own = _of_spark(found, log)
+    return LogEnd(own[-1] if own else -1, found[-1] if len(own) < len(found) else None)
 
 
 def _of_spark(found: list[int], log: Tree) -> list[int]:

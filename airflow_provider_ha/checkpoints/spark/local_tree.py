@@ -108,7 +108,7 @@ class LocalTree:
         """Return the same directory by a place that does not depend on the working directory of the process."""
         return LocalTree(self.local_path.absolute())
 
-    def fresh(self) -> LocalTree:
+    def fresh(self, *places: str) -> LocalTree:  # noqa: ARG002  # listings are cheap here
         """Return the same directory as it is now: it always is."""
         return self
 

@@ -9,11 +9,10 @@ read gives no information about the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
 
@@ -43,39 +42,53 @@ AT_ONCE = 8
 _RECENT = 32 << 20
 
 
-class _Listing:
-    """Names below a prefix, listed on first use."""
+@dataclass
+class _Names:
+    """Names below a prefix.
 
-    def __init__(self, objects: ObjectReader, prefix: str) -> None:
+    :ivar files: Path relative to the prefix -> object.
+    :ivar directories: Path of a directory -> the names in it.
+    """
+
+    files: dict[str, ObjectInfo] = field(default_factory=dict)
+    directories: dict[str, set[str]] = field(default_factory=dict)
+
+
+class _Listing:
+    """Names below a prefix, listed on first use: all of them, or those in one of its directories.
+
+    :param places: The directories; everything when empty.
+    """
+
+    def __init__(self, objects: ObjectReader, prefix: str, places: Sequence[str] = ()) -> None:
         self.objects = objects
         self.prefix = prefix
         self.recent = RecentBytes(_RECENT)
+        self._listed: dict[str, _Names] = {}
+        self._places = places
         self._lock = Lock()
 
-    @property
-    def files(self) -> dict[str, ObjectInfo]:
-        """Path relative to the prefix -> object."""
+    def names(self, path: str) -> _Names:
+        """Return the names around a path; none outside of the directories that may be listed."""
+        place = path.partition("/")[0] if self._places else ""
+        if self._places and place not in self._places:
+            return _Names()
         with self._lock:
-            return self._listed[0]
-
-    @property
-    def directories(self) -> dict[str, set[str]]:
-        """Path of a directory -> the names in it."""
-        with self._lock:
-            return self._listed[1]
+            if place not in self._listed:
+                self._listed[place] = self._list(f"{self.prefix}{place}/" if place else self.prefix)
+            return self._listed[place]
 
     def forget(self) -> None:
         """Have it listed again when it is needed next, and believe nothing that was read."""
         with self._lock:
-            self.__dict__.pop("_listed", None)
+            self._listed.clear()
             self.recent = RecentBytes(_RECENT)
 
-    @cached_property
-    def _listed(self) -> tuple[dict[str, ObjectInfo], dict[str, set[str]]]:
-        files: dict[str, ObjectInfo] = {}
-        directories: dict[str, set[str]] = {}
+    def _list(self, prefix: str) -> _Names:
+        found = _Names()
+        files, directories = found.files, found.directories
         try:
-            for item in self.objects.list(self.prefix, markers=True):
+            for item in self.objects.list(prefix, markers=True):
                 path = item.key.removeprefix(self.prefix)
                 parent, _, name = path.rpartition("/")
                 _enter(directories, parent, name)
@@ -87,7 +100,7 @@ class _Listing:
             raise
         except StorageUnavailableError as error:
             raise unreadable(self.prefix.rstrip("/") or ".", error) from error
-        return files, directories
+        return found
 
 
 def _enter(directories: dict[str, set[str]], place: str, name: str) -> None:
@@ -110,10 +123,11 @@ class ObjectTree:
     """A :class:`~airflow_provider_ha.checkpoints.spark.tree.Tree` of objects. Safe in several threads.
 
     :param prefix: Of their keys; empty, or it ends with a slash.
+    :param places: The directories that are listed, each at its first read; everything when empty.
     """
 
-    def __init__(self, objects: ObjectReader, prefix: str = "") -> None:
-        self._listing = _Listing(objects, prefix)
+    def __init__(self, objects: ObjectReader, prefix: str = "", places: Sequence[str] = ()) -> None:
+        self._listing = _Listing(objects, prefix, places)
         self._place = ""
 
     def __str__(self) -> str:
@@ -169,7 +183,7 @@ class ObjectTree:
         """Fetch small files together, as many as are kept until they are read."""
         wanted, room = [], _RECENT // 2
         for name in dict.fromkeys(names):
-            item = self._listing.files.get(self._path(name))
+            item = self._item(self._path(name))
             if item is not None and item.size <= room:
                 wanted.append((name, item))
                 room -= item.size
@@ -178,22 +192,23 @@ class ObjectTree:
                 with suppress(CheckpointCorruptError, StorageUnavailableError):
                     fetched.result()
 
-    def fresh(self) -> ObjectTree:
-        """Return the same directory with its own listing."""
+    def fresh(self, *places: str) -> ObjectTree:
+        """Return the same directory with its own listing, of *places* alone if there are any."""
         place = f"{self._place}/" if self._place else ""
-        return ObjectTree(self._listing.objects, self._listing.prefix + place)
+        return ObjectTree(self._listing.objects, self._listing.prefix + place, places)
 
     def names(self, place: str = "") -> list[str]:
         """Return all names in it, or in *place* below it, sorted; none when it is not there."""
-        return sorted(self._listing.directories.get(self._path(place) if place else self._place, ()))
+        path = self._path(place) if place else self._place
+        return sorted(self._listing.names(path).directories.get(path, ()))
 
     def is_directory(self) -> bool:
         """Return whether anything is below it, or a marker represents it."""
-        return self._place in self._listing.directories
+        return self._place in self._listing.names(self._place).directories
 
     def has(self, name: str) -> bool:
         """Return whether *name* is an object below it."""
-        return self._path(name) in self._listing.files
+        return self._item(self._path(name)) is not None
 
     def file_size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -228,6 +243,9 @@ class ObjectTree:
             return None
         return other.path.removeprefix(prefix)
 
+    def _item(self, path: str) -> ObjectInfo | None:
+        return self._listing.names(path).files.get(path)
+
     def _path(self, name: str) -> str:
         return f"{self._place}/{name}" if self._place else name
 
@@ -239,10 +257,10 @@ class ObjectTree:
         :raises UnreadableError: It could not be listed.
         """
         path = self._path(name)
-        item = self._listing.files.get(path)
+        item = self._item(path)
         if item is not None:
             return item
-        if path in self._listing.directories:
+        if path in self._listing.names(path).directories:
             raise NotAFileError(name, "it is not a regular file")
         raise FileGoneError(name, "it is needed and not there")
 

@@ -75,8 +75,12 @@ class Tree(Protocol):
     def expect(self, names: Iterable[str]) -> None:
         """Announce the files that are read next: they may be fetched together. A failed fetch is met again later."""
 
-    def fresh(self) -> Tree:
-        """Return the same directory as it is now: nothing that was listed before is believed."""
+    def fresh(self, *places: str) -> Tree:
+        """Return the same directory as it is now: nothing that was listed before is believed.
+
+        :param places: The directories below it that are read; everything when empty. A store lists only these, each at
+            its first read: the state of a query can have a hundred thousand files.
+        """
 
     def names(self, place: str = "") -> list[str]:
         """Return all names in it, or in the directory *place* below it, sorted; none when it is not there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 from airflow_provider_ha.checkpoints.areas.drain import newest_drain
@@ -18,7 +19,6 @@ from airflow_provider_ha.checkpoints.areas.working_records import (
     StartedQueryRecord,
     carry,
     check_lengths,
-    read_carried,
     read_started,
     write_started,
 )
@@ -106,17 +106,18 @@ def prepare_start(
     if previous is not None and previous.run == run.number:
         origin = replace(origin, fallback=previous.fallback)
         try:
-            dispensable = _dispensable(area.tree(fenced)) if fenced is not None else frozenset[str]()
-            anew = frozenset({refused or ""}) & dispensable
-            lost = _continuable(fenced, previous, "" if anew else refusal)
-            check_lengths(
-                area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
-            )
-            if judge is not None:
-                found = judge(area.tree(lost), previous)
-                origin = replace(origin, lossy=found.lossy, message=found.message)
-            area.create(key)
-            return _recover(area, origin, lost, previous, published or {}, anew=anew)
+            with area.listed_once(fenced) if fenced is not None else nullcontext():
+                dispensable = _dispensable(area.tree(fenced)) if fenced is not None else frozenset[str]()
+                anew = frozenset({refused or ""}) & dispensable
+                lost = _continuable(fenced, previous, "" if anew else refusal)
+                check_lengths(
+                    area.tree(lost), {name: each for name, each in (lengths or {}).items() if name not in dispensable}
+                )
+                if judge is not None:
+                    found = judge(area.tree(lost), previous)
+                    origin = replace(origin, lossy=found.lossy, message=found.message)
+                area.create(key)
+                return _recover(area, origin, lost, previous, published or {}, dispensable=dispensable, anew=anew)
         except (CheckpointCorruptError, CheckpointMissingError, RecordCorruptError) as error:
             if fall_back is None:
                 raise
@@ -243,24 +244,27 @@ def _recover(
     previous: Generation,
     published: Mapping[str, int],
     *,
+    dispensable: Collection[str],
     anew: Collection[str],
 ) -> Origin:
-    recorded, dispensable = {name: query.replay for name, query in origin.plans.items()}, _dispensable(area.tree(lost))
-    committed = prepare_recovery(area, lost, origin.key, recorded=recorded, dispensable=dispensable, anew=anew)
-    fenced, drain = area.tree(lost), newest_drain(area, lost)
-    carry(fenced, origin.directory, published)
+    recorded = {name: query.replay for name, query in origin.plans.items()}
+    forked = prepare_recovery(area, lost, origin.key, recorded=recorded, dispensable=dispensable, anew=anew)
+    fenced, drain, sinks = area.tree(lost), newest_drain(area, lost), origin.sinks
+    carried = carry(fenced, origin.directory, forked, published)
     if (kept := kept_in(fenced)) is not None:
         keep_sink_logs(kept, origin.directory)
+        sinks = kept_in(origin.directory)
     if (started := read_started(fenced)) is not None:
         for name in origin.lossy:  # the accepted input is read from now on
             started = started.with_topics(name, {})
         write_started(origin.directory, started)
+    committed = {query: at.committed for query, at in forked.items()}
     log.info("epoch %d is continued from %s at %s", previous.epoch, fenced, committed)
     return replace(
         origin,
         kind=OriginKind.RECOVERY,
-        sinks=kept_in(origin.directory) or origin.sinks,
-        carried=read_carried(origin.directory),
+        sinks=sinks,
+        carried=carried,
         source=f"epoch {previous.epoch}",
         drain=area.tree(drain) if drain is not None else None,
     )

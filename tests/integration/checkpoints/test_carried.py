@@ -28,8 +28,8 @@ pytestmark = pytest.mark.timeout(300)
 
 def recover(fenced: Path, target: Path, published: int) -> Path:
     target.mkdir()
-    prepare_recovery(LinkedWorkArea(target.parent), fenced.name, target.name)
-    carry(LocalTree(fenced), LocalTree(target), {QUERY: published})
+    forked = prepare_recovery(LinkedWorkArea(target.parent), fenced.name, target.name)
+    carry(LocalTree(fenced), LocalTree(target), forked, {QUERY: published})
     return target
 
 

@@ -264,8 +264,8 @@ def test_a_recovery_in_the_middle_of_a_replay_keeps_the_rest_of_the_source_log(s
     write_sources(LocalTree(tmp_path / "e2" / QUERY), recorded)
     put_offsets(LocalTree(tmp_path / "e2" / QUERY), recorded[0])
 
-    committed = prepare_recovery(LinkedWorkArea(tmp_path), "e2", "e3", recorded={QUERY: recorded})
+    forked = prepare_recovery(LinkedWorkArea(tmp_path), "e2", "e3", recorded={QUERY: recorded})
 
-    assert committed == {QUERY: 8}
+    assert forked == {QUERY: Progress(9, 8)}
     assert progress(LocalTree(tmp_path / "e3" / QUERY)) == Progress(9, 8)
     assert CompactibleLog(LocalTree(tmp_path / "e3" / QUERY), "sources/0").last() == 12

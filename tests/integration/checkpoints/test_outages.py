@@ -16,6 +16,7 @@ from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.areas.working_records import carry
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import ForeachBatchLog
 from airflow_provider_ha.checkpoints.spark import atomic
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
 from airflow_provider_ha.checkpoints.spark.checksums import copy_file
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.errors import ObjectExistsError, StorageUnavailableError
@@ -52,7 +53,7 @@ WRITES: dict[str, Callable[[Path], object]] = {
     "fork by copy": fork_elsewhere,
     "copy of a file": copy_within_a_directory,
     "file written aside": lambda live: atomic.write_aside(live / QUERY / "offsets" / "3", b"x" * 8192),
-    "carried batches": lambda live: carry(LocalTree(live), LocalTree(live), {}),
+    "carried batches": lambda live: carry(LocalTree(live), LocalTree(live), {QUERY: Progress(2, 2)}, {}),
     "note of a function": lambda live: ForeachBatchLog(LocalTree(live.parent / "given")).open(1),
     "object": lambda live: LocalStore(live.parent / "store").create("a/b", b"x" * 8192),
     "room of a launch": lambda live: require_room(live),

@@ -230,8 +230,8 @@ def test_after_three_losses_a_restore_to_before_the_first_one_misses_no_removed_
     for before, after in (("e1-a", "e2-b"), ("e2-b", "e3-c"), ("e3-c", "e4-new")):
         fenced = fence_directory(live / before)
         (live / after).mkdir()
-        prepare_recovery(LinkedWorkArea(live), fenced.name, after)
-        carry(LocalTree(fenced), LocalTree(live / after), {QUERY: 6})
+        forked = prepare_recovery(LinkedWorkArea(live), fenced.name, after)
+        carry(LocalTree(fenced), LocalTree(live / after), forked, {QUERY: 6})
         list(housekeeping(job, after).finish_earlier(1))
     cut = QueryCut(batch=6, sink=QuerySink(kind=SinkKind.FOREACH_BATCH))
     chosen = RestoreSource("checkpoint", "1", "pin", {QUERY: cut}, 1, 1, "g", "4.2.0", NOON)

@@ -6,7 +6,7 @@ Writes go to the own directory only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -81,10 +81,15 @@ class LayeredReader:
     def list(self, prefix: str, *, markers: bool = True) -> Iterator[ObjectInfo]:  # noqa: ARG002  # a tree has them
         """Yield every file below *prefix*, own files first, and a marker for a directory with internal files.
 
+        What earlier listings have found below it is forgotten.
+
         :raises CheckpointCorruptError: A base is refused.
         """
         owners = set()
-        self._own, self._inherited, self._ours = {}, {}, set()
+        self._own = {key: file for key, file in self._own.items() if not key.startswith(prefix)}
+        self._inherited = {key: entry for key, entry in self._inherited.items() if not key.startswith(prefix)}
+        self._ours = {key for key in self._ours if not key.startswith(prefix)}
+        others = len(self._own)
         for file in self.files.list(prefix):
             place, _, name = file.key.rpartition("/")
             if name == FILE and self.query_of(place) == place:
@@ -97,7 +102,7 @@ class LayeredReader:
             yield file
         above = self.query_of(prefix.removesuffix("/"))
         for owner in sorted(owners | ({above} if above is not None else set())):
-            yield from self._from_base(owner, prefix, begun=owner == above and bool(self._own))
+            yield from self._from_base(owner, prefix, begun=owner == above and len(self._own) > others)
 
     def _from_base(self, owner: str, prefix: str, *, begun: bool) -> Iterator[ObjectInfo]:
         base = self.bases.of(owner, begun=begun)
@@ -115,7 +120,8 @@ class LayeredReader:
         entry = self._inherited.get(key)
         if entry is None:
             return self.files.read(key)
-        self._check(entry)
+        if entry.replaceable:
+            self._check(entry)
         return self.files.read(entry.place)
 
     def read_range(self, item: ObjectInfo, offset: int, length: int) -> bytes:
@@ -173,16 +179,17 @@ class LayeredTree(ObjectTree):
 
     :param reader: Reads the files; used by no other tree.
     :param prefix: Of their keys; ends with a slash.
+    :param places: The directories that are listed, each at its first read; everything when empty.
     """
 
-    def __init__(self, reader: LayeredReader, prefix: str) -> None:
-        super().__init__(reader, prefix)
+    def __init__(self, reader: LayeredReader, prefix: str, places: Sequence[str] = ()) -> None:
+        super().__init__(reader, prefix, places)
         self._reader = reader
         self._prefix = prefix
 
     def __truediv__(self, place: str) -> LayeredTree:
         """Return a directory below this one, from the same listing."""
-        below = LayeredTree.__new__(LayeredTree)
+        below = type(self).__new__(type(self))
         below._listing, below._place = self._listing, self._path(place)
         below._reader, below._prefix = self._reader, self._prefix
         return below
@@ -198,11 +205,11 @@ class LayeredTree(ObjectTree):
         self.names()  # lists it unless done before
         return self._reader.lists(f"{self._prefix}{self._path(NEEDS)}")
 
-    def fresh(self) -> LayeredTree:
-        """Return the same directory with a new listing."""
+    def fresh(self, *places: str) -> LayeredTree:
+        """Return the same directory with a new listing, of *places* alone if there are any."""
         place = f"{self._place}/" if self._place else ""
         again = LayeredReader(self._reader.files, self._reader.bases, self._reader.query_of)
-        return LayeredTree(again, self._prefix + place)
+        return LayeredTree(again, self._prefix + place, places)
 
     def identity(self, name: str) -> Hashable | None:
         """Return a value that is equal for one stored file in every directory that owns or inherits it."""
@@ -243,3 +250,11 @@ class LayeredTree(ObjectTree):
     def place_of(self, name: str) -> BaseEntry | None:
         """Return the base entry of a file; ``None`` for an own file. Requires an earlier listing."""
         return self._reader.entry(f"{self._prefix}{self._path(name)}")
+
+
+class FencedTree(LayeredTree):
+    """Tree of a fenced directory: its logs have ended, so its first listing stays valid."""
+
+    def fresh(self, *places: str) -> LayeredTree:  # noqa: ARG002  # it is listed whole, once
+        """Return the same directory, with the same listing."""
+        return self

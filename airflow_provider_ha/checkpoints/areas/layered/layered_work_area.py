@@ -10,7 +10,8 @@ file of a working directory: it only marks the directory as over.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from airflow_provider_ha.checkpoints.areas.layered.layered_tree import (
     OURS,
     REMOVED,
     Bases,
+    FencedTree,
     LayeredReader,
     LayeredTree,
 )
@@ -36,6 +38,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     FenceRecord,
     progress,
     progress_when_listed,
+    queries,
 )
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import opened, read
@@ -76,6 +79,7 @@ class LayeredWorkArea:
         self._clock = clock or SystemClock()
         self._bases = Bases(files)
         self._spark_root = spark_uri(files.uri)
+        self._listed: dict[str, FencedTree] = {}
 
     def __repr__(self) -> str:
         return f"LayeredWorkArea({self._files.uri!r})"
@@ -129,9 +133,9 @@ class LayeredWorkArea:
         names = self._files.names(f"{check_key(key)}/")
         return bool(names) and REMOVED not in names
 
-    def list(self, prefix: str) -> Sequence[str]:
+    def list(self, prefix: str, *, only: Callable[[str], bool] | None = None) -> Sequence[str]:
         """Return the names of directories directly below *prefix* that are not over, sorted."""
-        found = (name for name in self._files.names(prefix) if name not in OURS)
+        found = (name for name in self._files.names(prefix) if name not in OURS and (only is None or only(name)))
         return [name for name in found if self._files.info(f"{prefix}{name}/{REMOVED}") is None]
 
     def queries(self, key: str) -> Sequence[str]:
@@ -139,10 +143,9 @@ class LayeredWorkArea:
 
         :raises CheckpointCorruptError: A base is refused.
         """
-        found = (
-            name for name in self._files.names(f"{check_key(key)}/") if not name.startswith(".") and name not in OURS
-        )
-        return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
+        if key in self._listed:
+            return queries(self._listed[key])
+        return self._begun(key, self._files.names(f"{check_key(key)}/"))
 
     def log_entries(self, query: str) -> Mapping[str, frozenset[str]]:
         """Return log -> its names, without those that the collector knows to be unneeded.
@@ -159,7 +162,22 @@ class LayeredWorkArea:
 
     def tree(self, key: str) -> LayeredTree:
         """Return a directory; it need not exist."""
-        return LayeredTree(LayeredReader(self._files, self._bases, query_directory_of), f"{check_key(key)}/")
+        for place, listed in self._listed.items():
+            if key == place or key.startswith(f"{place}/"):
+                return listed / key.removeprefix(f"{place}/") if key != place else listed
+        return LayeredTree(self._reader(), f"{check_key(key)}/")
+
+    @contextmanager
+    def listed_once(self, key: str) -> Iterator[None]:
+        """Read a fenced directory from one listing, and each small file once, until the block ends."""
+        self._listed[key] = FencedTree(self._reader(), f"{check_key(key)}/")
+        try:
+            yield
+        finally:
+            del self._listed[key]
+
+    def _reader(self) -> LayeredReader:
+        return LayeredReader(self._files, self._bases, query_directory_of)
 
     def create(self, key: str) -> LayeredTree:
         """Create an empty directory, under a key that never existed."""
@@ -241,14 +259,15 @@ class LayeredWorkArea:
 
         :raises CheckpointCorruptError: A log cannot be fenced.
         """
-        if not self.contains(key):
+        names = self._files.names(f"{check_key(key)}/")
+        if not names or REMOVED in names:
             self._require_root()
             raise CheckpointMissingError(
                 f"working directory {key} is not there in {self.place}",
                 next_step="Restore the job from its latest checkpoint, which does not need it",
             )
         tree, now, by = self.tree(key), self._clock.now(), by or Successor()
-        for query in self._downstream_first(key):
+        for query in self._downstream_first(key, names):
             record = FenceRecord(by.epoch, by.submission, new_id(), now.isoformat())
             occupy(self._files, f"{key}/{query}", tree / query, record)
         return key
@@ -315,15 +334,20 @@ class LayeredWorkArea:
         base = self._bases.of(query) if FILE in own else None
         return own | {entry.name.partition("/")[0] for entry in (base.entries if base is not None else ())}
 
-    def _downstream_first(self, key: str) -> Sequence[str]:
+    def _begun(self, key: str, names: Iterable[str]) -> Sequence[str]:
+        """Return the queries that Spark began among the names in a working directory."""
+        found = (name for name in names if not name.startswith(".") and name not in OURS)
+        return [name for name in found if not BEGUN.isdisjoint(self._names(f"{key}/{name}"))]
+
+    def _downstream_first(self, key: str, names: Collection[str]) -> Sequence[str]:
         """Return the queries of a working directory in reverse start order.
 
         Includes queries that its script was about to start: such a query may write no file once its successor reads.
         """
-        data = self.read(key, STARTED_FILE)
+        data = self.read(key, STARTED_FILE)  # after the names: a query is noted before it begins
         started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED_FILE}") if data is not None else None
         noted = list(started.sinks) if started is not None else []
-        begun = [query for query in self.queries(key) if query not in noted]
+        begun = self._begun(key, (name for name in names if name not in noted))
         return [*reversed(noted), *reversed(begun)]
 
     def _copy(self, source: Tree, name: str, key: str) -> None:
