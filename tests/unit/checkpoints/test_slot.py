@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_ha.checkpoints.areas.layered.layered_work_area import LayeredWorkArea
 from airflow_provider_ha.checkpoints.areas.layered.takeover import ATTEMPTS, next_entry, occupy
 from airflow_provider_ha.checkpoints.areas.work_area import Successor
 from airflow_provider_ha.checkpoints.areas.working_records import StartedQueries, write_started
@@ -14,6 +15,7 @@ from airflow_provider_ha.checkpoints.model import QuerySink, SinkKind
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import FenceRecord, Progress, fence_at
 from airflow_provider_ha.errors import CheckpointCorruptError, StorageUnavailableError
 from airflow_provider_ha.storage.local_store import LocalStore
+from airflow_provider_ha.storage.object_store import ObjectInfo
 from tests.support.checkpoints.layered_files import FIRST, LayeredFiles
 from tests.support.checkpoints.portable_helpers import QUERY
 
@@ -34,6 +36,19 @@ class Faster(LocalStore):
             self.left -= 1
             self._before()
         super().create(key, data, writer=writer)
+
+
+class BetweenListings(LocalStore):
+    """Files in which something happens once, after the offsets are listed and before the commits are."""
+
+    def __init__(self, root: Path, happens: Callable[[], object]) -> None:
+        super().__init__(root)
+        self._happens = [happens]
+
+    def list(self, prefix: str, *, markers: bool = False) -> Iterator[ObjectInfo]:
+        if prefix.endswith("commits/") and self._happens:
+            self._happens.pop()()
+        return super().list(prefix, markers=markers)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +106,27 @@ def test_a_fence_of_another_leader_counts(job: LayeredFiles) -> None:
 
     assert again == first
     assert fence_at(job.area.tree(FIRST) / QUERY, first.entry) == RECORD
+
+
+def test_a_driver_that_continues_between_two_listings_is_fenced(job: LayeredFiles) -> None:
+    files = BetweenListings(job.root, lambda: job.commit(FIRST, 3))
+
+    slot = occupy(files, f"{FIRST}/{QUERY}", LayeredWorkArea(files).tree(FIRST) / QUERY, RECORD)
+
+    assert (slot.at, slot.entry) == (Progress(3, 3), "offsets/4")
+
+
+def test_a_fence_of_another_leader_between_two_listings_counts_in_its_slot(job: LayeredFiles) -> None:
+    def continue_until_fenced() -> None:
+        job.commit(FIRST, 3)
+        job.plan(FIRST, 4)
+        occupy(job.files, f"{FIRST}/{QUERY}", job.area.tree(FIRST) / QUERY, RECORD)
+
+    files = BetweenListings(job.root, continue_until_fenced)
+
+    slot = occupy(files, f"{FIRST}/{QUERY}", LayeredWorkArea(files).tree(FIRST) / QUERY, RECORD)
+
+    assert (slot.at, slot.entry) == (Progress(4, 3), "commits/4")
 
 
 def test_downstream_queries_are_fenced_first(job: LayeredFiles, monkeypatch: pytest.MonkeyPatch) -> None:

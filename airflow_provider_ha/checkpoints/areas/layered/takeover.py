@@ -37,8 +37,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     STATE,
     FenceRecord,
     Progress,
-    fence_at,
-    progress,
+    log_end,
 )
 from airflow_provider_ha.checkpoints.spark.closure import source_log
 from airflow_provider_ha.checkpoints.spark.metadata_log import COMPACT, read_offsets
@@ -205,7 +204,12 @@ def occupy(files: ObjectStore, key: str, directory: Tree, record: FenceRecord) -
         at, taken = look(directory)
         if taken is not None:
             return OccupiedSlot(at, taken, attempt)
-        entry = next_entry(at)
+        try:
+            entry = next_entry(at)
+        except CheckpointCorruptError:
+            if look(directory)[0] == at:
+                raise
+            continue  # the driver continued between two listings
         writer = f"{record.epoch}/{record.submission}/{record.writer}"
         try:
             files.create(f"{key}/{entry}", record.to_bytes(), writer=writer)
@@ -224,12 +228,14 @@ def occupy(files: ObjectStore, key: str, directory: Tree, record: FenceRecord) -
 def look(directory: Tree) -> tuple[Progress, str | None]:
     """Return the progress of a query, and the entry with the record of a fence; ``None`` without one.
 
-    The record is read after the progress, so an entry written in between is seen.
+    Only the logs are listed: the directory also has the state files, by the thousands. The offsets are listed first. If
+    the driver continues between the two listings, a record in the commits is not in the slot of this progress.
     """
-    fresh = directory.fresh()
-    at = progress(fresh)
-    for log_of, entry in ((OFFSETS, at.planned + 1), (COMMITS, at.planned)):
-        # Only the log is listed: the directory also has the state files, by the thousands.
-        if fence_at((fresh / log_of).fresh(), str(entry)) is not None:
-            return at, f"{log_of}/{entry}"
+    fresh = directory.fresh(OFFSETS, COMMITS)
+    offsets, commits = log_end(fresh / OFFSETS), log_end(fresh / COMMITS)
+    at = Progress(offsets.batch, commits.batch)
+    if offsets.fence is not None:
+        return at, f"{OFFSETS}/{offsets.fence}"
+    if commits.fence is not None and commits.fence == at.planned:  # guard: fences-of-later-batches
+        return at, f"{COMMITS}/{commits.fence}"
     return at, None
