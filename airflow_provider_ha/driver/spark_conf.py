@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress_when_listed
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_commits, read_offsets
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.errors import ApplicationRefusedError
@@ -103,7 +103,7 @@ def fit_state_format(session: Any, checkpoint: Tree) -> None:
     Spark reads the provider from the checkpoint, but takes the format from the session: a checkpoint of format 1 that
     is opened with format 2 does not start, and a script that chose the HDFS provider cannot have format 2.
     """
-    now = progress(checkpoint)
+    now = progress_when_listed(checkpoint)
     provider = session.conf.get(PROVIDER, None)
     if now.planned >= 0:
         provider = read_offsets(checkpoint, now.planned).conf.get(PROVIDER, provider)

@@ -36,6 +36,7 @@ from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySources
 from airflow_provider_ha.checkpoints.sources.input_files import measure
 from airflow_provider_ha.checkpoints.sources.kafka_offsets import topic_ids
 from airflow_provider_ha.checkpoints.sources.source_registry import kafka_topics
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFFSETS, SOURCES, progress_when_listed
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import Clock
@@ -248,9 +249,13 @@ class BatchRecorder:
         self._lengths: dict[int, Lengths] = {}
         self._complete_up_to = -1  # every entry up to here was read with its commit
 
-    def poll(self) -> None:
-        """Read new entries; a batch that was only planned so far is read again."""
-        for entry in record(self._directory.fresh(), after=self._complete_up_to):
+    def poll(self) -> int:
+        """Read new entries; a batch that was only planned so far is read again.
+
+        :returns: The highest committed batch; -1 without one.
+        """
+        directory = self._directory.fresh(OFFSETS, COMMITS, SOURCES)
+        for entry in record(directory, after=self._complete_up_to):
             before = self._entries.get(entry.batch)
             if before is None or before.commits is None or before.offsets != entry.offsets:
                 self._entries[entry.batch] = entry.measured_as(before)
@@ -258,6 +263,7 @@ class BatchRecorder:
                     self._measure(entry, partial(self._note_lengths, entry.batch))
             if entry.commits is not None and entry.batch > self._complete_up_to:
                 self._complete_up_to = entry.batch
+        return progress_when_listed(directory).committed
 
     def entries(self) -> tuple[BatchEntry, ...]:
         """Return the entries that are not yet in a payload, ascending."""

@@ -139,19 +139,20 @@ class Publisher:
                 self._refuse_backlog()  # guard: back-pressure
             return self.publish(CheckpointKind.PERIODIC)
 
-    def record(self) -> None:
-        """Remember new batches of all queries."""
+    def record(self) -> dict[str, int]:
+        """Remember new batches of all queries; return query -> its last committed batch."""
+        committed: dict[str, int] = {}
         with self._lock:
             for query in self._registry.members:
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(
                         query.directory, self._origin.known(query.name), self._measure
                     )
-                self._recorders[query.name].poll()
+                committed[query.name] = self._recorders[query.name].poll()
+        return committed
 
     def _look(self) -> None:
-        self.record()
-        self._committed = {query.name: progress(query.directory.fresh()).committed for query in self._registry.members}
+        self._committed = self.record()
         self._registry.note_commits(self._committed)
         self._look_due = False
 
@@ -274,7 +275,7 @@ class Publisher:
         for attempt in range(1, PIN_ATTEMPTS + 1):
             self.record()
             queries = self._registry.members
-            cut = {query.name: progress(query.directory.fresh()).committed for query in reversed(queries)}
+            cut = {query.name: progress(query.directory).committed for query in reversed(queries)}
             if self._registry.members != queries:
                 continue  # a start of a query has begun, and may have changed its sink
             sinks = {query.name: query.sink_now() for query in queries}

@@ -120,7 +120,7 @@ class SavepointJob:
                 run=self.provenance.run,
                 epoch=self.leadership.epoch,
                 # Downstream first: a query is never ahead of its input.
-                cut={query.name: progress(query.directory.fresh()).committed for query in reversed(queries)},
+                cut={query.name: progress(query.directory).committed for query in reversed(queries)},
                 sinks={query.name: query.sink_now() for query in queries},
                 sources={query.name: self.sources(query.name, ()) for query in queries},
                 sink_logs={query.name: query.sink_log for query in queries if query.sink_log is not None},

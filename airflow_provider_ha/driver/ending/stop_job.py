@@ -108,7 +108,7 @@ class DrainStarter:
             self._component.check_session(session)
         checked = check_writer(writer, path, self._fork.location, frozenset())
         directory = self._fork.directory / checked.name
-        planned = progress(directory.fresh()).planned
+        planned = progress(directory).planned
         fit_state_format(session, directory.fresh())
         if planned < 0:  # it never had a batch: its drain is empty, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
@@ -120,7 +120,7 @@ class DrainStarter:
         handle.awaitTermination()
         if planned < 0:
             return handle
-        now = progress(directory.fresh())
+        now = progress(directory)
         if (now.planned, now.committed) != (planned, planned):
             raise OperationFailedError(f"the drain of query {checked.name!r} ended at {now} instead of batch {planned}")
         wrote = withheld is None or withheld.called
@@ -367,6 +367,6 @@ def stop_all(registry: QueryRegistry, lifecycle: Lifecycle) -> None:
             reason = report.failure or f"query {report.name!r} has not ended after {report.seconds:.0f} s"
             raise StopFailedError(reason, {})
     for query in registry.started:
-        now = progress(query.directory.fresh())
+        now = progress(query.directory)
         if now.planned != now.committed and not query.sink.unplanned:
             raise StopFailedError(f"query {query.name!r} ended at {now}, which is no batch boundary", {})

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_ha.checkpoints.plan_model import RestorePlan
 from airflow_provider_ha.checkpoints.restore.restore_point import CHECKPOINT
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers, progress
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers, progress_when_listed
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.checkpoints.store.checkpoint_store import CheckpointStore
@@ -129,7 +129,7 @@ def check_fit(query: str, directory: Tree, writer: Any, way_back: Callable[[], s
     :param writer: Of the query.
     :raises ApplicationRefusedError: They differ.
     """
-    planned = progress(directory).planned
+    planned = progress_when_listed(directory).planned
     if planned < 0:
         return
     try:

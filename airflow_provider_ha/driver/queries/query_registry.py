@@ -65,7 +65,7 @@ class StartedQuery:
 
     def status(self) -> QueryStatus:
         """Return the query's progress, from its directory."""
-        now = progress(self.directory.fresh())
+        now = progress(self.directory)
         return QueryStatus(
             planned=now.planned,
             committed=now.committed,
@@ -73,18 +73,26 @@ class StartedQuery:
             replayed=self.replayed,
         )
 
-    def first_trigger_is_over(self) -> bool:
+    def first_trigger_is_over(self, noted: int = -1) -> bool:
         """Return whether it has committed a batch since its start, or its first trigger found no data.
 
-        Spark reports progress for the first time at the end of the first trigger, even without data.
+        Spark reports progress for the first time at the end of the first trigger, even without data. The directory is
+        not read before: this is called several times a second.
+
+        :param noted: Its last committed batch at the last look at its directory; -1 for none.
         """
-        if progress(self.directory.fresh()).committed > self.committed_before:
+        if noted > self.committed_before:
             return True
+        if self.sink.unplanned:
+            return self._has_committed() or has_had_its_first_trigger(self.handle)
         trigger = self.reported()
-        if trigger is not None and not self.sink.unplanned:
-            # Without data it names the batch that comes next.
-            return not trigger.executed and trigger.batch == self.committed_before + 1
-        return has_had_its_first_trigger(self.handle)
+        if trigger is None:
+            return has_had_its_first_trigger(self.handle)
+        # Without data it names the batch that comes next.
+        return (not trigger.executed and trigger.batch == self.committed_before + 1) or self._has_committed()
+
+    def _has_committed(self) -> bool:
+        return progress(self.directory).committed > self.committed_before
 
     def reported(self) -> QueryTrigger | None:
         """Return the last trigger that Spark has reported; ``None`` without a report or an answer."""
@@ -175,6 +183,7 @@ class QueryRegistry:
         self._members: dict[str, Member] = {}
         self._rank: dict[str, int] = {}  # order of the first start in this epoch
         self._beginning: set[str] = set()
+        self._noted: Mapping[str, int] = {}
         self._last_start = 0.0
         self._complete = False
         self._waiting = threading.Event()
@@ -270,7 +279,8 @@ class QueryRegistry:
             return ""
         if not started:
             return "the script has not started a query"
-        names = [repr(query.name) for query in started if not query.first_trigger_is_over()]
+        noted = self._noted
+        names = [repr(each.name) for each in started if not each.first_trigger_is_over(noted.get(each.name, -1))]
         return f"waiting for the first batch of {', '.join(names)}" if names else ""
 
     def find(self, handle: Any) -> StartedQuery | None:
@@ -278,11 +288,17 @@ class QueryRegistry:
         run = handle.runId
         return next((query for query in self.started if query.handle.runId == run), None)
 
+    @property
+    def noted(self) -> Mapping[str, int]:
+        """Query -> its last committed batch, as of the publisher's last look."""
+        return self._noted
+
     def note_commits(self, committed: Mapping[str, int]) -> None:
         """Note the progress of the queries.
 
         :param committed: Query -> its last committed batch.
         """
+        self._noted = committed
         if self.advanced:
             return
         self.advanced = any(committed.get(query.name, -1) > query.committed_before for query in self.started)

@@ -19,9 +19,10 @@ from airflow_provider_ha.checkpoints.model import SinkKind
 from airflow_provider_ha.checkpoints.restore.plan_execution import ReplayStep, decide_start
 from airflow_provider_ha.checkpoints.sinks.sink_registry import query_memory, sink_connector, sink_record
 from airflow_provider_ha.checkpoints.sinks.sink_type import QueryMemory, SinkConnector
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, progress_when_listed
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.spark.places import is_s3
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.context import FencedFunction
@@ -148,20 +149,21 @@ class QueryStarter:
             name = name_query(writer, path)
             checked = check_writer(writer, path, self._origin.location, self._taken(name), self._unplanned)
             self._check_name(checked.name)
-            self._check_own_location(checked)
+            directory = (self._origin.directory / checked.name).fresh()  # valid until its first batch: one listing
+            self._check_own_location(checked, directory)
             self._check_output(checked)
-            steps = self._prepare(checked)
+            steps = self._prepare(checked, directory)
         except (ApplicationRefusedError, ConfigurationError, RestoreRefusedError) as error:
             raise self._lifecycle.refuse(error) from None
         sources, topics = sources_of(writer)
         self._ledger.note(checked.name, described(checked.sink), sources)
         self._ask_topics(checked.name, topics)
         self._registry.begin(self._resting(checked, steps))
-        directory = self._origin.directory / checked.name
-        handle, committed = None, -1
+        handle, committed = None, progress_when_listed(directory).committed
         try:
             if self._replay(checked, steps):
-                committed = progress(directory.fresh()).committed
+                if steps:
+                    committed = progress(directory).committed
                 handle = self._started(writer, path, checked.name)
         finally:
             if handle is None:
@@ -171,9 +173,7 @@ class QueryStarter:
         self._registry.add(
             StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed, self._origin.reach)
         )
-        log.info(
-            "query %s started at %s after %d replayed batches", checked.name, progress(directory.fresh()), len(steps)
-        )
+        log.info("query %s started after batch %d and %d replayed batches", checked.name, committed, len(steps))
         return handle
 
     def _start_aside(self, writer: Any, path: str | None) -> Any:
@@ -208,8 +208,8 @@ class QueryStarter:
             expected = [query.name for query in registry.members]
             check_new_name(name, self._ledger.before, expected=expected, begun=registry.begun)
 
-    def _check_own_location(self, checked: CheckedWriter) -> None:
-        now = progress((self._origin.directory / checked.name).fresh())
+    def _check_own_location(self, checked: CheckedWriter, directory: Tree) -> None:
+        now = progress_when_listed(directory)
         noted, default = notes(checked.writer), checked.sink.source
         plans, word = self._origin.plans, sink_word(noted, default)
         empty = now.planned < 0 and checked.name not in plans
@@ -248,24 +248,26 @@ class QueryStarter:
             self._origin.reach,
         )
 
-    def _prepare(self, checked: CheckedWriter) -> tuple[ReplayStep, ...]:
-        """Seed a new output directory, and return the batches to execute before the start."""
-        directory = self._origin.directory / checked.name
+    def _prepare(self, checked: CheckedWriter, directory: Tree) -> tuple[ReplayStep, ...]:
+        """Seed a new output directory, and return the batches to execute before the start.
+
+        :param directory: Checkpoint of the query, listed for this start.
+        """
         if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
-            check_fit(checked.name, directory.fresh(), checked.writer, self._way_back)
-        fit_state_format(checked.writer._spark, directory.fresh())  # noqa: SLF001  # as above
+            check_fit(checked.name, directory, checked.writer, self._way_back)
+        fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
         reached, sink = -1, described(checked.sink)
         reach = self._origin.reach
         connector, memory = sink_connector(sink, reach), query_memory(sink, reach)
         if connector is not None and checked.sink.path is not None:
-            self._seed(checked.name, connector, checked.sink.path)
+            self._seed(checked.name, connector, checked.sink.path, directory)
             undo_drain(self._origin, checked.name, connector)
             reached = connector.reached()
             if self._component is not None and checked.sink.kind is SinkKind.FILE:
                 self._component.watch_sink(checked.sink.path, reached)
         if memory is not None:
-            reached = self._in_table(checked.name, memory)
-        recorded, now = self._origin.recorded(checked.name), progress(directory.fresh())
+            reached = self._in_table(checked.name, memory, directory)
+        recorded, now = self._origin.recorded(checked.name), progress_when_listed(directory)
         if checked.sink.kind is SinkKind.FOREACH_BATCH:
             top = max((now.planned, *(entry.batch for entry in recorded)))
             reached = min(self._finished(checked, now.committed), top)
@@ -297,24 +299,24 @@ class QueryStarter:
         noted = function.finished() if isinstance(function, FencedFunction) else -1
         return max(noted, plan.discarded_to if plan is not None else -1)
 
-    def _in_table(self, name: str, table: QueryMemory) -> int:
+    def _in_table(self, name: str, table: QueryMemory, directory: Tree) -> int:
         """Return the highest batch that a table would skip, or has under the query's previous id."""
-        directory, plan = self._origin.directory / name, self._origin.plans.get(name)
+        plan = self._origin.plans.get(name)
         had = min(plan.sink.max_batch, plan.batch + len(plan.replay)) if plan and plan.query_id else -1
-        if progress(directory.fresh()).planned < 0:
+        if progress_when_listed(directory).planned < 0:
             return had  # its id is only made when it starts
         try:
-            return max(had, table.last_batch(read_query_id(directory.fresh())))
+            return max(had, table.last_batch(read_query_id(directory)))
         except RestoreUnknownError as error:
             log.warning("query %s starts, but the content of its table is unknown: %s", name, error)
             return had
 
-    def _seed(self, name: str, connector: SinkConnector, target: str) -> None:
+    def _seed(self, name: str, connector: SinkConnector, target: str, directory: Tree) -> None:
         """Give a new output directory the log that Spark will read at its next compaction."""
         plan = self._origin.plans.get(name)
         if plan is None or plan.batch < 0 or (plan.sink.path == target and not plan.sink_gone):
             return
-        if connector.reached() >= 0 or progress((self._origin.directory / name).fresh()).committed > plan.batch:
+        if connector.reached() >= 0 or progress_when_listed(directory).committed > plan.batch:
             return
         source = self._origin.sink_log(name)
         if source is None:
@@ -339,7 +341,7 @@ class QueryStarter:
                 put_offsets(directory, step.entry)
             self._calls.set_format(checked.writer, NOOP if step.into == NOOP else checked.sink.source)
             self._calls.run_once(checked.writer, checked.path, into_noop=step.into == NOOP)
-            now = progress(directory.fresh())
+            now = progress(directory)
             if (now.planned, now.committed) != (step.batch, step.batch):
                 raise RestoreRefusedError(
                     f"query {checked.name!r} is at {now} after batch {step.batch} was executed again",

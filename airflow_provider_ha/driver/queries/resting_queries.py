@@ -80,7 +80,7 @@ class RestingQuery:
     @property
     def pending(self) -> bool:
         """Whether its sink may have a batch that it has not committed: it has to be started before it is drained."""
-        now = progress(self.directory.fresh())
+        now = progress(self.directory)
         return now.in_flight or self.recorded_to > now.committed
 
     @property
@@ -102,7 +102,7 @@ class RestingQuery:
 
     def status(self) -> QueryStatus:
         """Return the query's progress, from its directory."""
-        now = progress(self.directory.fresh())
+        now = progress(self.directory)
         where = (self.sink.path or self.sink.table or self.sink.format) if self.sink is not None else None
         return QueryStatus(planned=now.planned, committed=now.committed, sink=where)
 
@@ -190,7 +190,7 @@ def undo_drain(origin: Origin, name: str, sink: SinkConnector) -> None:
         return
     batch = progress(origin.drain / name).planned
     # guard: ordinary-batches-are-taken-for-a-drains
-    if batch != progress((origin.directory / name).fresh()).planned + 1 or sink.reached() != batch:
+    if batch != progress(origin.directory / name).planned + 1 or sink.reached() != batch:
         return
     if sink.needs_proof and not origin.writers_dead:  # guard: drains-of-the-living-are-undone
         raise RestoreRefusedError(

@@ -178,6 +178,7 @@ class StallWatch:
         self._timeout = options.stall_timeout
         self._detector = StallDetector(options.stall_timeout)
         self._silence = SilenceDetector(options.stall_timeout)
+        self._read: dict[str, int] = {}  # query -> its last committed batch when its directory was last read
         self._worked: tuple[StartedQuery, ...] = ()
         self._said: Stall | Silence | None = None
 
@@ -189,7 +190,11 @@ class StallWatch:
     def look(self) -> None:
         """Check every started query, and note a stall."""
         started, now = self._registry.started, self._clock.lease_time()
-        looks = {query.name: look for query in started if (look := look_at(query)) is not None}
+        noted = self._registry.noted
+        looks = _looks(started, {name: max(batch, self._read.get(name, -1)) for name, batch in noted.items()})
+        if self._detector.stalled(looks, now):
+            looks = _looks(started, {})  # storage that cannot be read is no stall
+            self._read = {name: look.committed for name, look in looks.items()}
         signs = self._signs(started, looks)
         silence = self._silence.silent(signs.waiting, signs, now)
         # A script with executors may compute for a long time before its first query: that is no stall.
@@ -224,7 +229,7 @@ class StallWatch:
                 return _Signs()
             # Includes queries at rest: a restored query executes batches again before it is started.
             members = self._registry.members
-            committed = {query.name: progress(query.directory.fresh()).committed for query in members}
+            committed = {query.name: progress(query.directory).committed for query in members}
         except Exception as error:  # noqa: BLE001  # an unknown state is no stall
             log.debug("the progress of the queries is unknown: %s", error)
             return _Signs()
@@ -280,13 +285,21 @@ def _active_context() -> Any:
     return active._jsc.sc()  # noqa: SLF001  # pyspark's own tracker cannot list executors
 
 
-def look_at(query: StartedQuery) -> QuerySample | None:
-    """Return the current activity of a query; ``None`` if unknown."""
+def _looks(started: tuple[StartedQuery, ...], noted: Mapping[str, int]) -> dict[str, QuerySample]:
+    found = ((query.name, look_at(query, noted.get(query.name))) for query in started)
+    return {name: look for name, look in found if look is not None}
+
+
+def look_at(query: StartedQuery, noted: int | None = None) -> QuerySample | None:
+    """Return the current activity of a query; ``None`` if unknown.
+
+    :param noted: Its last committed batch as far as it is known; ``None`` reads its directory.
+    """
     try:
         status = query.handle._jsq.status()  # noqa: SLF001  # pyspark's own converts it by way of JSON
         last = query.handle._jsq.lastProgress()  # noqa: SLF001  # as above
         return QuerySample(
-            committed=progress(query.directory.fresh()).committed,
+            committed=progress(query.directory).committed if noted is None else noted,
             in_trigger=bool(status.isTriggerActive()),
             doing=str(status.message()),
             reported="" if last is None else str(last.timestamp()),

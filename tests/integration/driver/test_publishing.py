@@ -277,10 +277,10 @@ def test_a_look_that_failed_is_repeated(looking_publisher: Publisher, monkeypatc
     record = looking_publisher.record
     failures = [StorageUnavailableError("the disk does not answer")]
 
-    def fail_once() -> None:
+    def fail_once() -> dict[str, int]:
         if failures:
             raise failures.pop()
-        record()
+        return record()
 
     monkeypatch.setattr(looking_publisher, "record", fail_once)
     with pytest.raises(StorageUnavailableError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,13 @@ from tests.support.checkpoints.writer_helpers import writer_of
 
 
 OFFSETS = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n0'
+
+
+def trigger_report(batch: int, *, executed: bool = False) -> Any:
+    """Return what Spark reports at the end of a trigger."""
+    phases = {"addBatch": 5} if executed else {"triggerExecution": 1}
+    report = {"timestamp": "2026-01-01T00:00:00.000Z", "batchId": batch, "durationMs": phases}
+    return SimpleNamespace(json=lambda: json.dumps(report), timestamp=lambda: report["timestamp"])
 
 
 class Started:

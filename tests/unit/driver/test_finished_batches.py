@@ -59,7 +59,7 @@ def into(folder: Path, function: Any, made: RestorePlan | None = None, **options
     """Return the batches that are executed before the query starts, and into which sink."""
     starter = starter_of(Started(), folder, Lifecycle(), made, **options)
     checked = check_writer(writer(folder, function), None, folder.as_uri(), frozenset())
-    return [(step.batch, step.into) for step in starter._prepare(checked)]
+    return [(step.batch, step.into) for step in starter._prepare(checked, LocalTree(folder / "q"))]
 
 
 def test_a_recovery_discards_the_batch_in_flight_that_the_function_has_finished(tmp_path: Path) -> None:

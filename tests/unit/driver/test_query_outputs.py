@@ -109,8 +109,8 @@ def test_a_table_says_what_it_has_of_a_query_by_its_id(spark: Started, tmp_path:
     other = a_table(tmp_path / "other", "other-id", 7)
     starter = starter_of(spark, live, Lifecycle())
 
-    assert starter._in_table("rows", DeltaLog(own)) == 7
-    assert starter._in_table("rows", DeltaLog(other)) == -1
+    assert starter._in_table("rows", DeltaLog(own), LocalTree(live / "rows")) == 7
+    assert starter._in_table("rows", DeltaLog(other), LocalTree(live / "rows")) == -1
 
 
 def test_an_output_of_a_type_that_was_added_is_asked_what_it_has(
@@ -135,7 +135,7 @@ def test_a_query_that_gets_a_fresh_id_is_asked_about_under_the_one_that_it_had(s
     """The plan knows up to where the table has its batches; the fresh id is made when it starts."""
     starter = starter_of(spark, tmp_path / "live", Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
 
-    assert starter._in_table("rows", DeltaLog(tmp_path / "unread")) == 2
+    assert starter._in_table("rows", DeltaLog(tmp_path / "unread"), LocalTree(tmp_path / "live" / "rows")) == 2
 
 
 def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
@@ -148,7 +148,7 @@ def test_a_table_that_cannot_be_read_leaves_what_the_plan_knew(
     (table / "_delta_log" / f"{0:020}.json").write_text("{")
     starter = starter_of(spark, live, Lifecycle(), table_plan(max_batch=2, query_id="fresh"))
 
-    assert starter._in_table("rows", DeltaLog(table)) == 2
+    assert starter._in_table("rows", DeltaLog(table), LocalTree(live / "rows")) == 2
     assert "query rows starts, but the content of its table is unknown" in caplog.text
 
 
@@ -174,7 +174,7 @@ def seeded(spark: Started, directory: Path, log: Any, **changes: Any) -> list[tu
     )
     starter = starter_of(spark, directory, Lifecycle(), plan)
     starter._origin = replace(starter._origin, sinks=changes.get("sinks", Path("/kept")), output=OutputMode.CONTINUE)
-    starter._seed("rows", log, "/new")
+    starter._seed("rows", log, "/new", LocalTree(directory / "rows"))
     found: list[tuple[int, str, Path]] = log.seeded
     return found
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from airflow_provider_ha.errors import (
     NotConnectedError,
 )
 from airflow_provider_ha.jobs.model import JobState
+from tests.support.spark.started_queries import trigger_report
 
 
 SINK = QuerySink(kind=SinkKind.FOREACH_BATCH)
@@ -46,13 +47,6 @@ class Handle:
         return self.error
 
 
-def progress(batch: int, *, executed: bool = False) -> Any:
-    """What Spark reports at the end of a trigger."""
-    phases = {"addBatch": 5} if executed else {"triggerExecution": 1}
-    said = {"timestamp": "2026-01-01T00:00:00.000Z", "batchId": batch, "durationMs": phases}
-    return SimpleNamespace(json=lambda: json.dumps(said), timestamp=lambda: said["timestamp"])
-
-
 @pytest.fixture
 def registry() -> QueryRegistry:
     """The registry of a script that waits."""
@@ -70,6 +64,12 @@ def started(directory: Path, name: str = "first", *, before: int = -1) -> Starte
 def commit(directory: Path, batch: int) -> None:
     (directory / "commits").mkdir(parents=True, exist_ok=True)
     (directory / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def commits(query: StartedQuery, batch: int) -> None:
+    """Let a query commit a batch and report it."""
+    commit(Path(str(query.directory)), batch)
+    query.handle.progress = trigger_report(batch, executed=True)
 
 
 def loop_of(
@@ -114,22 +114,57 @@ def test_a_query_without_a_batch_keeps_the_job_starting(registry: QueryRegistry,
 
 
 def test_every_query_is_waited_for(registry: QueryRegistry, tmp_path: Path) -> None:
-    registry.add(started(tmp_path))
-    registry.add(started(tmp_path, "second"))
-    commit(tmp_path / "first", 0)
+    first, second = started(tmp_path), started(tmp_path, "second")
+    registry.add(first)
+    registry.add(second)
+    commits(first, 0)
 
     assert registry.not_working() == "waiting for the first batch of 'second'"
-    commit(tmp_path / "second", 0)
+    commits(second, 0)
     assert registry.not_working() == ""
 
 
 def test_a_batch_of_an_earlier_epoch_is_none_of_this_one(registry: QueryRegistry, tmp_path: Path) -> None:
-    commit(tmp_path / "first", 4)
-    registry.add(started(tmp_path, before=4))
+    query = started(tmp_path, before=4)
+    registry.add(query)
+    commits(query, 4)
 
     assert registry.not_working() == "waiting for the first batch of 'first'"
-    commit(tmp_path / "first", 5)
+    commits(query, 5)
     assert registry.not_working() == ""
+
+
+def test_a_session_that_keeps_no_reports_runs_once_a_look_finds_a_batch(
+    registry: QueryRegistry, tmp_path: Path
+) -> None:
+    """``spark.sql.streaming.numRecentProgressUpdates`` can be 0."""
+    registry.add(started(tmp_path, before=4))
+
+    registry.note_commits({"first": 4})
+    assert registry.not_working() == "waiting for the first batch of 'first'"
+    registry.note_commits({"first": 5})
+    assert registry.not_working() == ""
+
+
+def test_the_directory_of_a_query_is_not_read_before_spark_reports_a_trigger(
+    registry: QueryRegistry, tmp_path: Path
+) -> None:
+    """The question comes several times a second, and an answer of a store costs six requests."""
+    looks: list[tuple[str, ...]] = []
+
+    class NotedTree(LocalTree):
+        def fresh(self, *places: str) -> LocalTree:
+            looks.append(places)
+            return super().fresh(*places)
+
+    query = replace(started(tmp_path), directory=NotedTree(tmp_path / "first"))
+    registry.add(query)
+
+    assert registry.not_working() == "waiting for the first batch of 'first'"
+    assert looks == []
+    commits(query, 0)
+    assert registry.not_working() == ""
+    assert looks == [("offsets", "commits")]
 
 
 def test_a_first_trigger_that_found_no_data_is_enough(registry: QueryRegistry, tmp_path: Path) -> None:
@@ -145,7 +180,7 @@ def test_a_first_trigger_without_data_names_the_batch_that_comes_next(registry: 
     query = started(tmp_path, before=4)
     registry.add(query)
 
-    query.handle.progress = progress(5)
+    query.handle.progress = trigger_report(5)
 
     assert registry.not_working() == ""
 
@@ -158,7 +193,7 @@ def test_a_batch_that_the_working_directory_does_not_have_is_no_first_batch(
     query = started(tmp_path, before=4)
     registry.add(query)
 
-    query.handle.progress = progress(batch, executed=executed)
+    query.handle.progress = trigger_report(batch, executed=executed)
 
     assert registry.not_working() == "waiting for the first batch of 'first'"
 
@@ -166,7 +201,7 @@ def test_a_batch_that_the_working_directory_does_not_have_is_no_first_batch(
 @pytest.mark.parametrize(("batch", "committed"), [(0, 4), (5, 4), (7, 6)])
 def test_a_query_that_commits_elsewhere_is_refused(tmp_path: Path, batch: int, committed: int) -> None:
     query = started(tmp_path, before=4)
-    query.handle.progress = progress(batch, executed=True)
+    query.handle.progress = trigger_report(batch, executed=True)
 
     with pytest.raises(
         ApplicationRefusedError, match=f"'first' has committed batch {batch} in another directory.*up to"
@@ -177,7 +212,7 @@ def test_a_query_that_commits_elsewhere_is_refused(tmp_path: Path, batch: int, c
 @pytest.mark.parametrize(("batch", "executed"), [(5, True), (6, True), (7, False), (0, False)])
 def test_a_query_whose_batches_are_in_its_directory_is_not_refused(tmp_path: Path, batch: int, executed: bool) -> None:
     query = started(tmp_path, before=4)
-    query.handle.progress = progress(batch, executed=executed)
+    query.handle.progress = trigger_report(batch, executed=executed)
 
     query.check_commit(query.reported(), 6)
 
@@ -216,8 +251,9 @@ def test_a_query_that_the_script_starts_later_is_named_and_not_waited_for(
     registry: QueryRegistry, tmp_path: Path
 ) -> None:
     registry.expect([RestingQuery("later", LocalTree(tmp_path / "later"), SINK)], complete=True)
-    registry.add(started(tmp_path))
-    commit(tmp_path / "first", 0)
+    query = started(tmp_path)
+    registry.add(query)
+    commits(query, 0)
     said: Said = []
 
     loop_of(registry, said).tick()
@@ -237,8 +273,9 @@ def test_a_script_that_waits_without_a_query_does_not_run(registry: QueryRegistr
 def test_a_running_run_stays_running_while_the_script_starts_another_query(
     registry: QueryRegistry, tmp_path: Path
 ) -> None:
-    registry.add(started(tmp_path))
-    commit(tmp_path / "first", 0)
+    query = started(tmp_path)
+    registry.add(query)
+    commits(query, 0)
     said: Said = []
     loop = loop_of(registry, said)
     loop.tick()
@@ -250,13 +287,14 @@ def test_a_running_run_stays_running_while_the_script_starts_another_query(
 
 
 def test_the_driver_notes_once_that_its_job_is_running(registry: QueryRegistry, tmp_path: Path) -> None:
-    registry.add(started(tmp_path))
+    query = started(tmp_path)
+    registry.add(query)
     noted: list[bool] = []
     loop = loop_of(registry, [], running=lambda: noted.append(True))
     loop.tick()
     assert noted == []
 
-    commit(tmp_path / "first", 0)
+    commits(query, 0)
     loop.tick()
     loop.tick()
 

@@ -22,9 +22,11 @@ from airflow_provider_ha.driver.queries.stall_watch import (
 )
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec
 from airflow_provider_ha.driver.script import Lifecycle
+from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.submissions import STALLED, Failure, FailureKind
 from tests.support.fake.clock import VirtualClock, to_milliseconds
+from tests.support.spark.started_queries import trigger_report
 
 
 TIMEOUT = 600.0
@@ -128,6 +130,7 @@ class Stage:
         self.executors = 0
         self.answers = True
         self.said: list[str] = []
+        self.reports: dict[str, Any] = {}  # query -> the last report of Spark
         self.restarts: list[tuple[str, Failure]] = []
         self.lifecycle = Lifecycle()
         self.directory = directory
@@ -151,7 +154,9 @@ class Stage:
     def start(self, name: str = "hourly") -> None:
         """Have the script start a query."""
         query = SimpleNamespace(
-            status=lambda: self._status(name), sparkSession=lambda: self._session, lastProgress=lambda: None
+            status=lambda: self._status(name),
+            sparkSession=lambda: self._session,
+            lastProgress=lambda: self.reports.get(name),
         )
         handle = SimpleNamespace(_jsq=query, isActive=True)
         sink = SinkSpec(SinkKind.OTHER, "noop")
@@ -161,6 +166,7 @@ class Stage:
         """Have a query commit a batch."""
         (self.directory / name / "commits").mkdir(parents=True, exist_ok=True)
         (self.directory / name / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        self.reports[name] = trigger_report(batch, executed=True)
 
     def _status(self, name: str) -> Any:
         if not self.answers:
@@ -294,6 +300,32 @@ def test_a_query_that_has_committed_and_waits_is_no_silence(stage: Stage) -> Non
     stage.look(later=1)
 
     assert stage.look(later=TIMEOUT * 10) == ""
+
+
+def test_a_stall_is_compared_with_the_directory_before_it_is_reported(stage: Stage) -> None:
+    """Otherwise the publisher's looks serve: a store bills each request."""
+    stage.registry.note_commits({"hourly": 0})
+    stage.look()
+    stage.commit(1)
+    del stage.reports["hourly"]  # the session keeps no reports
+
+    assert stage.look(later=TIMEOUT) == ""
+    assert "after batch 1" in stage.look(later=TIMEOUT)
+
+
+def test_a_query_whose_directory_cannot_be_read_is_not_called_stalled(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.commit(0)
+    stage.registry.note_commits({"hourly": 0})
+    stage.look()
+
+    def fail(_: object) -> None:
+        raise StorageUnavailableError("the store does not answer")
+
+    monkeypatch.setattr(stall_watch, "progress", fail)
+
+    assert stage.look(later=TIMEOUT) == ""
 
 
 def test_batches_that_a_restored_query_executes_again_are_signs_of_life(starting: Stage) -> None:
