@@ -5,7 +5,7 @@ least that a user has. Each round starts a fresh job of each kind, one at a time
 driver's Python (every other round its JVM) and waits for the first new commit. Defaults everywhere.
 
 ``--airflow`` adds a kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during
-all rounds.
+all rounds. ``--slow-store`` keeps all checkpoints in a real S3 server, behind a proxy that delays each answer by 30 ms.
 """
 
 from __future__ import annotations
@@ -20,11 +20,24 @@ from pathlib import Path
 import psutil
 
 from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.open_work_area import open_work_area
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
-from benchmarks.failover_sides import PATIENCE, REPOSITORY, ByHand, Managed, Side, ThroughAirflow, WithStandby
+from benchmarks.failover_sides import (
+    PATIENCE,
+    REPOSITORY,
+    ByHand,
+    Managed,
+    Side,
+    SlowStore,
+    ThroughAirflow,
+    WithStandby,
+)
+from benchmarks.local_recovery import slow_proxy
 from benchmarks.shared import median, show
+from tests.support.s3.s3_server import real_server
+from tests.support.spark.layered_job import on_s3
 from tests.support.spark.supervised_job import recoverer
 from tests.system.small_airflow import SmallAirflow, alive
 
@@ -36,27 +49,17 @@ def failover(side: Side, job_id: str, *, jvm: bool) -> float:
     """Return the seconds from the kill of a fresh job's driver to its first new commit."""
     side.start(job_id)
     try:
-        wait_until(lambda: highest(side) >= COMMITS, timeout=PATIENCE, what=f"{COMMITS} commits of {job_id}")
+        wait_until(lambda: side.committed() >= COMMITS, timeout=PATIENCE, what=f"{COMMITS} commits of {job_id}")
         python = side.driver()
         parent = psutil.Process(python.ppid())
         began = time.monotonic()
         (parent if jvm else python).kill()
         wait_until(lambda: not alive(parent) and not alive(python), timeout=60, what="the driver's end", interval=0.02)
-        before = highest(side)  # what the dead driver has committed: its JVM outlives its Python for a moment
-        wait_until(lambda: highest(side) > before, timeout=PATIENCE, what=f"a commit of {job_id}", interval=0.02)
+        before = side.committed()  # what the dead driver has committed: its JVM outlives its Python for a moment
+        wait_until(lambda: side.committed() > before, timeout=PATIENCE, what=f"a commit of {job_id}", interval=0.02)
         return time.monotonic() - began
     finally:
         side.stop()
-
-
-def highest(side: Side) -> int:
-    """Return the highest committed batch; -1 for none."""
-    checkpoint = side.checkpoint()
-    try:
-        names = [] if checkpoint is None else [entry.name for entry in (checkpoint / "commits").iterdir()]
-    except OSError:
-        return -1  # not made yet, or the fence of the next driver has renamed it
-    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def main() -> None:
@@ -64,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one round, few keys")
     parser.add_argument("--airflow", action="store_true", help="another kind, through a real Airflow")
+    parser.add_argument("--slow-store", action="store_true", help="checkpoints on S3, with 30 ms for each request")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
@@ -71,7 +75,7 @@ def main() -> None:
     took: dict[str, list[float]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sides = list(started(stack, folder, arguments, airflow=options.airflow))
+        sides = list(started(stack, folder, arguments, airflow=options.airflow, slow=options.slow_store))
         for number in range(rounds):
             for side in sides[:: 1 if number % 2 == 0 else -1]:
                 seconds = failover(side, f"round-{number}", jvm=number % 2 == 1)
@@ -85,15 +89,22 @@ def main() -> None:
     )
 
 
-def started(stack: ExitStack, folder: Path, arguments: list[str], *, airflow: bool) -> Iterator[Side]:
+def started(stack: ExitStack, folder: Path, arguments: list[str], *, airflow: bool, slow: bool) -> Iterator[Side]:
     """Start the servers, and return the sides; the first one is the baseline."""
     server = stack.enter_context(EmbeddedZooKeeper(folder / "zk"))
     config = HaConfig.build(zookeeper=server.hosts, storage_root=(folder / "storage").as_uri())
+    store = None
+    if slow:
+        s3 = stack.enter_context(real_server())
+        endpoint, _ = stack.enter_context(slow_proxy(s3.endpoint))
+        config = on_s3(config, s3, folder)
+        store = SlowStore(s3, endpoint, open_work_area(config))
+        config = config.model_copy(update={"s3": s3.options(endpoint)})
     client = stack.enter_context(HaClient.open(config))
     stack.enter_context(recoverer(config))
-    yield ByHand(folder, arguments)
-    yield Managed(client, arguments)
-    yield WithStandby(client, arguments)
+    yield ByHand(folder, arguments, store)
+    yield Managed(client, arguments, store)
+    yield WithStandby(client, arguments, store)
     if airflow:
         servers = stack.enter_context(SmallAirflow(REPOSITORY / "build" / "bench-airflow").running("failover"))
         yield ThroughAirflow(servers, stack.enter_context(HaClient.open(servers.config)), arguments)

@@ -6,12 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import psutil
 
 from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
+from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
+from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
+from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
@@ -19,6 +25,10 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.jobs.runs.standbys import StandbyStore
 from airflow_provider_ha.testing.waiting import wait_until
+from benchmarks.component_batches import SPARK
+from benchmarks.component_batches import conf as s3_conf
+from tests.support.s3.s3_server import S3Access
+from tests.support.spark.layered_job import s3a_class_path
 from tests.system.small_airflow import SmallAirflow
 
 
@@ -40,11 +50,24 @@ class Side(Protocol):
     def driver(self) -> psutil.Process:
         """Return the Python of its driver."""
 
-    def checkpoint(self) -> Path | None:
-        """Return the checkpoint directory of its query; ``None`` while there is none."""
+    def committed(self) -> int:
+        """Return the highest committed batch of its query; -1 for none."""
 
     def stop(self) -> None:
         """End the job and all its processes."""
+
+
+@dataclass(frozen=True)
+class SlowStore:
+    """An S3 server behind a proxy that delays each answer.
+
+    :param endpoint: URL of the proxy.
+    :param area: The working directories of the jobs, without the proxy.
+    """
+
+    s3: S3Access
+    endpoint: str
+    area: WorkArea
 
 
 class ByHand:
@@ -52,19 +75,21 @@ class ByHand:
 
     name = "by hand: a loop around spark-submit"
 
-    def __init__(self, folder: Path, arguments: list[str]) -> None:
+    def __init__(self, folder: Path, arguments: list[str], store: SlowStore | None = None) -> None:
         self._folder = folder
         self._arguments = arguments
-        self._place = folder
+        self._store = store
+        self._tree: Tree = LocalTree(folder)
 
     def start(self, job_id: str) -> None:
         """Start the loop."""
-        self._place = self._folder / job_id
-        conf = CONF | {
-            "spark.sql.streaming.checkpointLocation": self._place.as_uri(),
-            PROVIDER: ROCKSDB,
-            FORMAT_VERSION: "2",
-        }
+        place, self._tree = (self._folder / job_id).as_uri(), LocalTree(self._folder / job_id / QUERY)
+        conf = CONF | {PROVIDER: ROCKSDB, FORMAT_VERSION: "2"}
+        if self._store is not None:
+            bucket = self._store.s3.new_bucket()
+            place, self._tree = f"s3a://{bucket}", ObjectTree(self._store.s3.store(bucket), f"{QUERY}/")
+            conf |= s3_conf(SPARK, self._store.s3, self._store.endpoint, bucket) | CONF
+        conf["spark.sql.streaming.checkpointLocation"] = place
         options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         submit = [str(find_spark_home(None) / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]
         words = [*submit, *options, str(SCRIPT), *self._arguments]
@@ -83,9 +108,9 @@ class ByHand:
         below = psutil.Process(self._loop.pid).children(recursive=True)
         return next(each for each in below if _runs_the_script(each))
 
-    def checkpoint(self) -> Path | None:
-        """Return the directory, always the same one."""
-        return self._place / QUERY
+    def committed(self) -> int:
+        """Return the highest committed batch, always in the same directory."""
+        return progress(self._tree).committed
 
     def stop(self) -> None:
         """Kill the loop and everything in it."""
@@ -106,10 +131,12 @@ class Managed:
     name = "ours, spark-ha cluster recover --watch"
     options = HaOptions()
 
-    def __init__(self, client: HaClient, arguments: list[str]) -> None:
+    def __init__(self, client: HaClient, arguments: list[str], store: SlowStore | None = None) -> None:
         self._client = client
         self._arguments = arguments
         self._job_id = ""
+        self._conf = CONF if store is None else CONF | s3a_class_path()
+        self._area = client.area if store is None else store.area
 
     def start(self, job_id: str) -> None:
         """Submit the job."""
@@ -124,13 +151,13 @@ class Managed:
         leader = self._client.job(self._job_id).snapshot().leader
         return None if leader is None else psutil.Process(leader.pid)
 
-    def checkpoint(self) -> Path | None:
-        """Return the query's directory in the working directory that is current."""
+    def committed(self) -> int:
+        """Return the highest committed batch in the working directory that is current."""
         node = self._client.coordinator.find(self._client.paths.job(self._job_id).generation)
         if node is None:
-            return None
+            return -1
         directory = Generation.from_bytes(node.data, source=node.path).directory
-        return self._client.config.work_path / directory / QUERY
+        return progress(self._area.tree(directory) / QUERY).committed
 
     def stop(self) -> None:
         """Cancel the job, and wait for the proof that all of it is dead."""
@@ -150,7 +177,7 @@ class Managed:
                 request_id="benchmark",
                 application=str(SCRIPT),
                 arguments=self._arguments,
-                conf=CONF,
+                conf=self._conf,
                 master="local[2]",
                 driver_memory="1g",
                 ha=self.options,
