@@ -1,4 +1,4 @@
-"""The tests with the marker ``hours``, one file after the other.
+"""Suites of ordinary tests that take hours, one file after the other.
 
 They take longer than a session on one machine, so each result is kept in the repository, with its commit and date. A
 test that has passed is not run again until ``--again``; the table shows the commits, and a reader judges their age.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from pathlib import Path
 
@@ -17,13 +18,56 @@ from lab import pytest_runs
 from lab.pytest_runs import Collected, Ended
 from lab.sitting import commit
 from lab.suite import Proof
+from tests.support.spark.dying_standbys import KILL_STANDBYS
 
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = "hours"
 _TIMEOUT = 1800.0  # seconds for each test that does not set its own
 _SITTING = 55 * 60.0  # seconds; afterwards no file is begun
-_KEPT = Path("lab", "hours.json")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which tests a suite runs.
+
+    :param about: What is done and what has to hold.
+    :param marker: Of the tests.
+    :param kept: File with the results.
+    :param folders: Where they are.
+    :param without: Files that mention this word do not belong to it; empty for none.
+    :param environment: Variables for the tests.
+    """
+
+    name: str
+    title: str
+    about: str
+    marker: str
+    kept: Path
+    folders: tuple[str, ...] = ("lab", "tests")
+    without: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+HOURS = Selection(
+    "tests",
+    "Tests that take hours",
+    "Each test with the marker `hours`, which `make test-long` has no time for: one file after the other, each in a"
+    " separate process. No test fails, and each file runs one test at least. The commit says what a test ran on: one"
+    " that has passed is not run again by itself.",
+    "hours",
+    Path("lab", "hours.json"),
+)
+DYING_STANDBYS = Selection(
+    "standbys",
+    "The driver's fault tests beside a standby driver that dies",
+    "Each fault test of a driver whose job has no standby driver, with one that is killed every 5 s from the submission"
+    " on. A standby driver can only help: no test may fail for it.",
+    "spark",
+    Path("lab", "standbys.json"),
+    folders=("tests/fault/driver",),
+    without="standby",
+    environment={KILL_STANDBYS: "5"},
+)
 
 
 class Recorded(Ended):
@@ -47,27 +91,17 @@ class Progress(BaseModel):
 
 
 class HourTests:
-    """The tests that are too long for `make test-long`.
+    """A suite of tests that are too long for `make test-long`.
 
-    :param root: The repository: it has the folders ``lab`` and ``tests``, and git knows it.
+    :param root: The repository: it has the folders of the tests, and git knows it.
     :param seconds: Length of a sitting; no file is begun after it.
     """
 
-    name = "tests"
-    title = "Tests that take hours"
-
-    def __init__(self, root: Path = ROOT, seconds: float = _SITTING) -> None:
+    def __init__(self, root: Path = ROOT, seconds: float = _SITTING, *, selection: Selection = HOURS) -> None:
+        self.name, self.title, self.about = selection.name, selection.title, selection.about
+        self._of = selection
         self._root = root
         self._seconds = seconds
-
-    @property
-    def about(self) -> str:
-        """What is done and what has to hold."""
-        return (
-            f"Each test with the marker `{MARKER}`, which `make test-long` has no time for: one file after the other,"
-            " each in a separate process. No test fails, and each file runs one test at least. The commit says what a"
-            " test ran on: one that has passed is not run again by itself."
-        )
 
     def run(self, folder: Path, tell: Callable[[str], None]) -> Proof:
         """Run the tests that have not passed yet, for the length of a sitting.
@@ -75,9 +109,15 @@ class HourTests:
         :param folder: Gets the logs.
         """
         (folder / "logs").mkdir(exist_ok=True)
-        end, file = time.monotonic() + self._seconds, self._root / _KEPT
+        end, file = time.monotonic() + self._seconds, self._root / self._of.kept
         progress = Progress.model_validate_json(file.read_bytes()) if file.exists() else Progress()
-        collected = pytest_runs.collect(self._root, MARKER, folder / "logs" / "collection.log")
+        collected = pytest_runs.collect(
+            self._root,
+            self._of.marker,
+            folder / "logs" / "collection.log",
+            folders=self._of.folders,
+            without=self._of.without,
+        )
         known = {test for tests in collected.tests.values() for test in tests}
         progress.ended = {test: ended for test, ended in progress.ended.items() if test in known or collected.broken}
         # Files without a result come first: each sitting shows more.
@@ -92,13 +132,21 @@ class HourTests:
 
     def forget(self) -> None:
         """Forget the results of earlier sittings."""
-        (self._root / _KEPT).unlink(missing_ok=True)
+        (self._root / self._of.kept).unlink(missing_ok=True)
 
     def _run(self, name: str, tests: Sequence[str], progress: Progress, folder: Path) -> None:
         """Run tests of one file and write down how they have ended, also when that is interrupted."""
         report, at = folder / "report.xml", commit(self._root)
         try:
-            whole = pytest_runs.run(self._root, MARKER, tests, report=report, log=_log(folder, name), timeout=_TIMEOUT)
+            whole = pytest_runs.run(
+                self._root,
+                self._of.marker,
+                tests,
+                report=report,
+                log=_log(folder, name),
+                timeout=_TIMEOUT,
+                environment=self._of.environment,
+            )
         except KeyboardInterrupt:
             self._keep(progress, pytest_runs.outcomes(report, tests, whole=False), at)
             raise
@@ -110,7 +158,7 @@ class HourTests:
         on = datetime.now(timezone.utc).date()
         for test, one in ended.items():
             progress.ended[test] = Recorded(outcome=one.outcome, seconds=round(one.seconds, 1), commit=at, on=on)
-        file = self._root / _KEPT
+        file = self._root / self._of.kept
         new = file.with_suffix(".new")
         new.write_text(progress.model_dump_json(indent=1) + "\n", encoding="utf-8")
         new.replace(file)  # a process that is killed in between leaves the earlier ones
@@ -121,7 +169,7 @@ class HourTests:
             return f"`{log.relative_to(self._root) if log.is_relative_to(self._root) else log}`"
 
         if not collected.tests and not collected.broken:
-            return [f"No test carries the marker `{MARKER}`."]
+            return [f"No test carries the marker `{self._of.marker}`."]
         said = [
             f"`{name}` cannot be collected, or no test of it has the marker, see {shown('collection')}."
             for name in collected.broken

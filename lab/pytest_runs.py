@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -48,14 +48,18 @@ class Collected(BaseModel):
     broken: list[str] = []
 
 
-def collect(root: Path, marker: str, log: Path) -> Collected:
+def collect(
+    root: Path, marker: str, log: Path, *, folders: Sequence[str] = ("lab", "tests"), without: str = ""
+) -> Collected:
     """Collect the tests that carry a marker. Only files that mention it are imported: that takes seconds.
 
-    :param root: Has the folders ``lab`` and ``tests``; node ids begin below it.
+    :param root: Node ids begin below it.
     :param log: Gets what pytest writes.
+    :param folders: Folders below *root* that are searched.
+    :param without: Files that mention this word are left out; empty for none.
     """
-    every = (file for folder in ("lab", "tests") for file in (root / folder).rglob("test_*.py"))
-    found = (file for file in every if f"mark.{marker}" in file.read_text("utf-8"))
+    every = ((file, file.read_text("utf-8")) for folder in folders for file in (root / folder).rglob("test_*.py"))
+    found = (file for file, text in every if f"mark.{marker}" in text and not (without and without in text))
     files = sorted(str(file.relative_to(root)) for file in found)
     if not files:
         return Collected()
@@ -74,12 +78,22 @@ def _errors(said: Sequence[str]) -> Iterator[str]:
     return (line.split()[1].partition("::")[0] for line in said if line.startswith("ERROR ") and line.split()[1:])
 
 
-def run(root: Path, marker: str, tests: Sequence[str], *, report: Path, log: Path, timeout: float) -> bool:
+def run(
+    root: Path,
+    marker: str,
+    tests: Sequence[str],
+    *,
+    report: Path,
+    log: Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+) -> bool:
     """Run tests to their end; an interruption ends pytest first, which then writes what it has.
 
     :param report: Gets the report, in the format of JUnit; none is there when pytest could not write one.
     :param log: Gets what pytest writes.
     :param timeout: Seconds for each test that does not set its own.
+    :param environment: Variables for the tests.
     :returns: Whether pytest came to the end of the tests.
     """
     report.unlink(missing_ok=True)
@@ -87,7 +101,13 @@ def run(root: Path, marker: str, tests: Sequence[str], *, report: Path, log: Pat
     with log.open("w", encoding="utf-8") as output:
         # In a separate session: a terminal would interrupt the servers of the tests together with the tests.
         process = subprocess.Popen(
-            command, cwd=root, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            cwd=root,
+            env=os.environ | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         try:
             return process.wait() in {0, _TESTS_FAILED}

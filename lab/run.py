@@ -1,6 +1,6 @@
 """``python -m lab.run SUITE`` (``make proof SUITE=...``): run a proof to its end, and write its table.
 
-What it has done lies in ``build/proofs/SUITE``, for the suite ``tests`` in ``lab/hours.json``; called again after an
+What it has done lies in ``build/proofs/SUITE``, for suites of tests in a file of ``lab``; called again after an
 interruption it goes on from there. Exit code 0 only when everything that has to hold held.
 """
 
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.engines.proof import EngineDeaths
-from lab.hours import HourTests
+from lab.hours import DYING_STANDBYS, HourTests
 from lab.kills import Kills
 from lab.outages import Outages
 from lab.page import write
@@ -52,6 +52,7 @@ SUITES: tuple[Suite, ...] = (
     Sinks(),
     Scripts(),
     HourTests(),
+    HourTests(selection=DYING_STANDBYS),
 )
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 

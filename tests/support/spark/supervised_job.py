@@ -36,6 +36,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
+from tests.support.spark.dying_standbys import kill_standbys, with_standby
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
@@ -107,11 +108,12 @@ class SupervisedJob:
                 master=self.master,
                 engine_options=self.engine_options,
                 driver_memory="1g",
-                ha=self.options.model_copy(update={"repeatable": self.repeatable}),
+                ha=with_standby(self.options.model_copy(update={"repeatable": self.repeatable})),
                 start_from=start_from,
                 start=Start(accept_verdicts=frozenset({Verdict.SAFE, *accept}), if_lost=if_lost),
             )
         )
+        kill_standbys(self.job)
 
     def recover(self) -> None:
         """Submit the lost run again."""

@@ -1,0 +1,48 @@
+"""A standby driver that never lives long, beside the jobs of tests that know nothing of it.
+
+``make proof SUITE=standbys`` sets the variable for the fault tests of drivers. A standby driver can only help, so they
+pass as without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+import psutil
+
+from airflow_provider_ha.api.job_client import JobClient
+from airflow_provider_ha.errors import HaError
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from tests.support.clusters.submit_helpers import standby_supervisors
+
+
+KILL_STANDBYS = "SPARK_HA_TEST_KILL_STANDBYS"
+"""Seconds between two kills; without the variable a job has the standby drivers of its options."""
+
+
+def with_standby(options: HaOptions) -> HaOptions:
+    """Return the options of a job with a standby driver, if the tests run beside one that dies."""
+    return options.model_copy(update={"standby_drivers": 1}) if KILL_STANDBYS in os.environ else options
+
+
+def kill_standbys(job: JobClient) -> None:
+    """Kill the standby drivers of a job from now on until the client is closed, if the tests run beside one."""
+    if KILL_STANDBYS in os.environ:
+        seconds = float(os.environ[KILL_STANDBYS])
+        threading.Thread(target=_kill, args=(job, seconds), name="killer of standby drivers", daemon=True).start()
+
+
+def _kill(job: JobClient, seconds: float) -> None:
+    pause = threading.Event()
+    while not pause.wait(seconds):
+        try:
+            job.snapshot()
+        except HaError:
+            return  # the client is closed, and so is the test
+        for supervisor in standby_supervisors(job._job):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in (supervisor, *supervisor.children(recursive=True)):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.kill()
