@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -228,7 +229,8 @@ def test_a_frozen_driver_that_wakes_up_after_the_takeover_writes_nothing_and_die
     job.await_read(2)
     taken_over = job.content(1)
     for process in reversed(frozen):
-        process.resume()
+        with suppress(psutil.NoSuchProcess):  # its JVM is awake first, and may have ended it
+            process.resume()
     psutil.wait_procs(frozen, timeout=PATIENCE)
 
     assert not any(process.is_running() for process in frozen)
