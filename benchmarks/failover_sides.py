@@ -87,7 +87,7 @@ class ByHand:
         conf = CONF | {PROVIDER: ROCKSDB, FORMAT_VERSION: "2"}
         if self._store is not None:
             bucket = self._store.s3.new_bucket()
-            place, self._tree = f"s3a://{bucket}", ObjectTree(self._store.s3.store(bucket), f"{QUERY}/")
+            place, self._tree = f"s3a://{bucket}/prefix/cluster", ObjectTree(self._store.s3.store(bucket), f"{QUERY}/")
             conf |= s3_conf(SPARK, self._store.s3, self._store.endpoint, bucket) | CONF
         conf["spark.sql.streaming.checkpointLocation"] = place
         options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
