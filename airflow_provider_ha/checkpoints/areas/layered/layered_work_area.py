@@ -79,7 +79,7 @@ class LayeredWorkArea:
         self._clock = clock or SystemClock()
         self._bases = Bases(files)
         self._spark_root = spark_uri(files.uri)
-        self._listed: dict[str, FencedTree] = {}
+        self._listed: Mapping[str, FencedTree] = {}  # replaced as a whole: other threads read it
 
     def __repr__(self) -> str:
         return f"LayeredWorkArea({self._files.uri!r})"
@@ -170,11 +170,11 @@ class LayeredWorkArea:
     @contextmanager
     def listed_once(self, key: str) -> Iterator[None]:
         """Read a fenced directory from one listing, and each small file once, until the block ends."""
-        self._listed[key] = FencedTree(self._reader(), f"{check_key(key)}/")
+        self._listed = {**self._listed, key: FencedTree(self._reader(), f"{check_key(key)}/")}
         try:
             yield
         finally:
-            del self._listed[key]
+            self._listed = {place: listed for place, listed in self._listed.items() if place != key}
 
     def _reader(self) -> LayeredReader:
         return LayeredReader(self._files, self._bases, query_directory_of)
