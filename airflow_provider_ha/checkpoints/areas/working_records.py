@@ -92,12 +92,10 @@ def record(directory: Tree, *, after: int) -> list[BatchEntry]:
     :param after: Highest known batch; -1 for none.
     """
     entries = []
-    for batch in batches(directory, OFFSETS):
-        if batch <= after:
-            continue
+    for batch in _announced(directory, after):
         try:
             entries.append(read_entry(directory, batch))
-        except CheckpointError as error:
+        except CheckpointError as error:  # noqa: PERF203  # one batch, one verdict
             log.warning("recording of %s ends before batch %d: %s", directory, batch, error)
             break
     return entries
@@ -105,11 +103,19 @@ def record(directory: Tree, *, after: int) -> list[BatchEntry]:
 
 def readable(directory: Tree, *, after: int = -1) -> Iterator[BatchEntry]:
     """Yield the readable records above *after*; skip damaged ones with a warning."""
-    for batch in (found for found in batches(directory, OFFSETS) if found > after):
+    for batch in _announced(directory, after):
         try:
             yield read_entry(directory, batch)
         except CheckpointError as error:  # noqa: PERF203  # one batch, one verdict
             log.warning("batch %d of %s is not recorded: %s", batch, directory, error)
+
+
+def _announced(directory: Tree, after: int) -> list[int]:
+    """Return the batches above *after*; a store sends their entries together, not one after the other."""
+    found = [batch for batch in batches(directory, OFFSETS) if batch > after]
+    before = [found[0] - 1] if found else []  # has the lower end of the first one
+    directory.expect(f"{log_of}/{batch}" for batch in (*before, *found) for log_of in (OFFSETS, COMMITS))
+    return found
 
 
 def read_entry(directory: Tree, batch: int) -> BatchEntry:

@@ -99,3 +99,7 @@ class Origin:
     def known(self, query: str) -> tuple[BatchEntry, ...]:
         """Return the batches of *query* that belong to its past, even if its directory no longer shows them."""
         return (*self.recorded(query), *self.carried.get(query, ()))
+
+    def carried_to(self, query: str) -> int:
+        """Return the highest batch of *query* that a lost epoch has committed and that is carried; -1 for none."""
+        return max((entry.batch for entry in self.carried.get(query, ()) if entry.commits is not None), default=-1)

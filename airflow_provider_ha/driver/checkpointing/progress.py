@@ -240,14 +240,22 @@ class BatchRecorder:
     :param directory: The query's checkpoint location.
     :param known: Batches of its past, which the directory of a new epoch no longer shows.
     :param measure: Receives every planned batch that reads files.
+    :param carried_to: Highest batch that a lost epoch has committed and *known* has: the directory is read from there.
     """
 
-    def __init__(self, directory: Tree, known: Iterable[BatchEntry] = (), measure: Measure = lambda *_: None) -> None:
+    def __init__(
+        self,
+        directory: Tree,
+        known: Iterable[BatchEntry] = (),
+        measure: Measure = lambda *_: None,
+        *,
+        carried_to: int = -1,
+    ) -> None:
         self._directory = directory
         self._entries = {entry.batch: entry for entry in known}
         self._measure = measure
         self._lengths: dict[int, Lengths] = {}
-        self._complete_up_to = -1  # every entry up to here was read with its commit
+        self._complete_up_to = carried_to  # every entry up to here was read with its commit
 
     def poll(self) -> int:
         """Read new entries; a batch that was only planned so far is read again.

@@ -146,7 +146,10 @@ class Publisher:
             for query in self._registry.members:
                 if query.name not in self._recorders:
                     self._recorders[query.name] = BatchRecorder(
-                        query.directory, self._origin.known(query.name), self._measure
+                        query.directory,
+                        self._origin.known(query.name),
+                        self._measure,
+                        carried_to=self._origin.carried_to(query.name),
                     )
                 committed[query.name] = self._recorders[query.name].poll()
         return committed

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,7 @@ def test_a_takeover_has_a_bounded_number_of_requests_in_each_phase(
 
     moments = [led, *(each.timestamp() for each in (times.bound_at, times.started_at, times.committed_at) if each)]
     phases = {}
-    for name, begin, end in zip(MOST, moments, moments[1:], strict=True):
+    for name, (begin, end) in zip(MOST, pairwise(moments), strict=True):
         phases[name] = Counter(
             f"{'Spark' if each.by_spark else 'Python'} {each.verb}" for each in requests if begin <= each.at < end
         )

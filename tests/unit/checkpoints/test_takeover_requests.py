@@ -12,6 +12,7 @@ from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recov
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import Progress
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.driver.checkpointing.origin import OriginKind
+from airflow_provider_ha.driver.checkpointing.progress import BatchRecorder
 from airflow_provider_ha.driver.checkpointing.start_point import prepare_start
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.storage.local_store import LocalStore
@@ -122,6 +123,18 @@ def test_a_start_lists_no_directory_that_it_makes(files: NotedRequests) -> None:
     start(files)
 
     assert not [prefix for prefix in files.lists if SECOND in prefix]
+
+
+def test_batches_of_the_lost_epoch_are_not_read_again_by_the_next_driver(files: NotedRequests) -> None:
+    area = LayeredWorkArea(files)
+    origin = prepare_start(files, area, PATHS, a_run(1), Generation(run=1, epoch=1, directory=FIRST), key=SECOND)
+    recorder = BatchRecorder(origin.directory / QUERY, origin.known(QUERY), carried_to=origin.carried_to(QUERY))
+    files.every.clear()
+
+    assert recorder.poll() == 2
+    assert [entry.batch for entry in recorder.entries()] == [0, 1, 2]
+    of_lost = {request for request in files.every if FIRST in request}
+    assert of_lost == {f"read {FIRST}/{QUERY}/{entry}" for entry in ("offsets/2", "commits/2")}
 
 
 def test_directories_of_earlier_epochs_cost_a_start_no_request(files: NotedRequests, tmp_path: Path) -> None:
