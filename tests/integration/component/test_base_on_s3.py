@@ -101,6 +101,60 @@ def test_an_entry_of_a_log_costs_a_look_and_a_read(query: Inherited) -> None:
     assert query.cost(lambda: query.read("offsets/4")) == ["HEAD", "GET"]
 
 
+def test_an_entry_of_a_log_that_was_listed_is_read_once(query: Inherited) -> None:
+    query.names("offsets")
+
+    assert query.cost(lambda: query.read("offsets/4")) == ["GET"]
+    assert query.cost(lambda: query.read("offsets/4")) == []
+    assert query.read("offsets/4") == b"7 offsets/4"
+
+
+def test_an_own_entry_is_read_once_its_log_is_listed_again(query: Inherited) -> None:
+    """Python writes it between two queries, and Spark lists a log when a query starts."""
+    query.names("offsets")
+    query.read("offsets/4")
+    query.put(OWN, "offsets/4", b"8 offsets/4")
+    query.names("offsets")
+
+    assert query.read("offsets/4") == b"8 offsets/4"
+
+
+@pytest.mark.parametrize("change", ["overwrite", "rename"])
+def test_an_own_entry_that_this_jvm_writes_is_read_at_once(query: Inherited, change: str) -> None:
+    jvm = query.store.jvm
+    query.put(OWN, "offsets/aside", b"8 offsets/4")
+    query.names("offsets")
+    query.read("offsets/4")
+
+    if change == "overwrite":
+        stream = query.files.create(query.path("offsets/4"), True)
+        stream.write(b"8 offsets/4")
+        stream.close()
+    else:
+        query.files.rename(query.path("offsets/aside"), query.path("offsets/4"))
+
+    assert jvm.read(query.files, f"{query.store.uri}/offsets/4") == b"8 offsets/4"
+
+
+def test_a_small_table_is_uploaded_with_one_request(query: Inherited, tmp_path: Path) -> None:
+    (tmp_path / "table").write_bytes(b"table")
+    name = TABLE.replace("000008", "000009")
+    local = query.store.jvm.path(f"file://{tmp_path}/table")
+
+    assert query.cost(lambda: query.files.copyFromLocalFile(False, True, local, query.path(name))) == ["PUT"]
+    assert query.read(name) == b"table"
+
+
+def test_a_table_that_cannot_be_read_is_not_uploaded(query: Inherited, tmp_path: Path) -> None:
+    (tmp_path / "table").mkdir()
+    name = TABLE.replace("000008", "000009")
+    local = query.store.jvm.path(f"file://{tmp_path}/table")
+
+    with pytest.raises(Py4JJavaError):
+        query.files.copyFromLocalFile(False, True, local, query.path(name))
+    assert not query.contains(name)
+
+
 @pytest.mark.parametrize("name", [VERSION, TABLE])
 def test_state_costs_a_read(query: Inherited, name: str, tmp_path: Path) -> None:
     assert query.cost(lambda: query.read(name)) == ["GET"]

@@ -120,6 +120,9 @@ public final class HaCheckpointFileManager implements CheckpointFileManager {
                 SinkLogs.writes(path);
             }
             publication.publishWhole();
+            if (layered != null && overwrite) {
+                layered.forget(path);
+            }
             // Two writers under the two names of a batch: the later one sees the other, so at most one goes on.
             refuseBatch(path, overwrite);
         }

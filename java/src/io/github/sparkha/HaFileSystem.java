@@ -40,10 +40,19 @@ public final class HaFileSystem extends FileSystem {
     public static final String OWN = "own";
 
     private static final String PREFIX = "ha";
+    private static final int HELD_BYTES = 16 << 10;
+    private static final int HELD_FILES = 1000;
 
     private final Map<String, Base> bases = new ConcurrentHashMap<>();
     /** Own directories that have had a file: one request lists them, and of empty ones S3A needs three. */
     private final Set<Path> filled = ConcurrentHashMap.newKeySet();
+    /**
+     * Own names in the directory of a log, as of its last listing. Only this driver writes there, and an entry that the
+     * base names is created again only by Python, before Spark lists the log at the start of a query.
+     */
+    private final Map<Path, Set<String>> logs = new ConcurrentHashMap<>();
+    /** Small inherited files that Spark reads several times: entries of logs, metadata, schemas. */
+    private final Map<Path, byte[]> held = new ConcurrentHashMap<>();
     private URI uri;
     private FileSystem inner;
     private boolean collected;
@@ -135,6 +144,12 @@ public final class HaFileSystem extends FileSystem {
         return inner.isFile(own);
     }
 
+    /** Whether an own file comes before the one that the base names; of a log, its last listing tells. */
+    private boolean isReplacedByOwn(Path own) throws IOException {
+        Set<String> names = logs.get(own.getParent());
+        return names == null ? hasOwn(own) : names.contains(own.getName());
+    }
+
     /** Whether there is a file or a directory; of what the base names without a request. */
     boolean contains(Path path) throws IOException {
         Found found = find(path, true);
@@ -163,9 +178,28 @@ public final class HaFileSystem extends FileSystem {
         return scheme.equals("s3a");
     }
 
-    private FSDataInputStream open(Source source, int bufferSize) throws IOException {
-        return source.isKnown() ? KnownFile.open(inner, source.place, source.entry)
-            : inner.open(source.place, bufferSize);
+    private FSDataInputStream open(Source source, String name, int bufferSize) throws IOException {
+        if (!source.isKnown()) {
+            return inner.open(source.place, bufferSize);
+        }
+        if (Layout.isUnique(name) || Layout.isReplaceable(name) || source.entry.length() > HELD_BYTES) {
+            return KnownFile.open(inner, source.place, source.entry);
+        }
+        byte[] content = held.get(source.place);
+        if (content == null) {
+            content = KnownFile.read(inner, source.place, source.entry);
+            if (held.size() < HELD_FILES) {
+                held.put(source.place, content);
+            }
+        }
+        return new FSDataInputStream(new HeldBytes(content));
+    }
+
+    /** Forgets the listings of a path and of its directory: a name of the base may have got an own file. */
+    void forget(Path path) {
+        Path own = own(path);
+        logs.remove(own);
+        logs.remove(own.getParent());
     }
 
     private void copy(Source source, Path local, boolean raw) throws IOException {
@@ -182,7 +216,7 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.READ);
         Found found = find(path, false);
         Base.Entry entry = found.entry();
-        if (entry == null || !Layout.isUnique(found.name) && hasOwn(found.own)) {
+        if (entry == null || !Layout.isUnique(found.name) && isReplacedByOwn(found.own)) {
             return new Source(found.own, null);
         }
         Counters.count(Counters.READ_FROM_BASE);
@@ -199,8 +233,9 @@ public final class HaFileSystem extends FileSystem {
         Source source = source(path);
         LocalCopies local = copiesOf(path, source.place);
         try {
-            return local == null ? open(source, bufferSize)
-                : local.open(own(path), source.place, bufferSize, () -> open(source, bufferSize));
+            String name = find(path, false).name;
+            return local == null ? open(source, name, bufferSize)
+                : local.open(own(path), source.place, bufferSize, () -> open(source, name, bufferSize));
         } catch (FileNotFoundException e) {
             throw missing(path, source.place, e);
         }
@@ -260,7 +295,12 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.WRITE);
         Found found = find(path, false);
         refuseNamed(path, found, overwrite);
-        inner.copyFromLocalFile(deleteSource, overwrite, local, found.own);
+        forget(path);
+        if (!hasDirectories && !deleteSource && Layout.isUnique(found.name) && UniqueFile.isSmall(local)) {
+            UniqueFile.upload(inner, local, found.own);
+        } else {
+            inner.copyFromLocalFile(deleteSource, overwrite, local, found.own);
+        }
         LocalCopies held = copiesOf(path, found.own);
         if (held != null && !deleteSource) {
             held.keep(local, found.own);
@@ -271,7 +311,7 @@ public final class HaFileSystem extends FileSystem {
     public FileStatus getFileStatus(Path path) throws IOException {
         Found found = find(path, true);
         Base.Entry entry = found.entry();
-        if (entry != null && (Layout.isUnique(found.name) || !hasOwn(found.own))) {
+        if (entry != null && (Layout.isUnique(found.name) || !isReplacedByOwn(found.own))) {
             return entry.status(outer(found.own));
         }
         if (entry == null && found.isDirectory()) {
@@ -303,6 +343,18 @@ public final class HaFileSystem extends FileSystem {
     }
 
     private FileStatus[] ownFiles(Found directory) throws IOException {
+        FileStatus[] found = listed(directory);
+        if (Layout.isLogDirectory(directory.name)) {
+            Set<String> names = ConcurrentHashMap.newKeySet();
+            for (FileStatus status : found) {
+                names.add(status.getPath().getName());
+            }
+            logs.put(directory.own, names);
+        }
+        return found;
+    }
+
+    private FileStatus[] listed(Found directory) throws IOException {
         boolean looked = !hasDirectories && directory.isDirectory() && !filled.contains(directory.own);
         if (looked && !inner.isDirectory(directory.own)) {
             return new FileStatus[0];
@@ -357,6 +409,7 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.WRITE);
         Found found = find(path, false);
         refuseNamed(path, found, overwrite);
+        forget(path);
         return inner.create(found.own, permission, overwrite, bufferSize, replication, blockSize, progress);
     }
 
@@ -366,6 +419,7 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.WRITE);
         Found found = find(path, false);
         refuseNamed(path, found, flags.contains(CreateFlag.OVERWRITE));
+        forget(path);
         return inner.createNonRecursive(found.own, permission, flags, bufferSize, replication, blockSize, progress);
     }
 
@@ -376,6 +430,8 @@ public final class HaFileSystem extends FileSystem {
 
     @Override
     public boolean rename(Path source, Path target) throws IOException {
+        forget(source);
+        forget(target);
         return inner.rename(own(source), own(target));
     }
 
@@ -396,6 +452,7 @@ public final class HaFileSystem extends FileSystem {
             return true;
         }
         Counters.count(Counters.DELETE);
+        forget(path);
         boolean hidden = place != null && base(place.root()).hide(place.name());
         return inner.delete(own, recursive) | hidden;
     }

@@ -26,15 +26,15 @@ final class KnownFile {
     }
 
     static FSDataInputStream open(FileSystem files, Path place, Base.Entry entry) throws IOException {
-        FSDataInputStream in = begin(files, place, entry);
-        long length = entry.length();
-        if (length > SMALL) {
-            return in;
-        }
-        try (in) {
-            byte[] content = in.readNBytes((int) length);
-            check(place, content.length, length);
-            return new FSDataInputStream(new HeldBytes(content));
+        return entry.length() > SMALL ? begin(files, place, entry)
+            : new FSDataInputStream(new HeldBytes(read(files, place, entry)));
+    }
+
+    static byte[] read(FileSystem files, Path place, Base.Entry entry) throws IOException {
+        try (FSDataInputStream in = begin(files, place, entry)) {
+            byte[] content = in.readNBytes((int) entry.length());
+            check(place, content.length, entry.length());
+            return content;
         }
     }
 

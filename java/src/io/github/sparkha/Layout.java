@@ -17,6 +17,7 @@ final class Layout {
     private static final Pattern STATE_FILE = Pattern.compile(
         "(?<query>.*)/(?<partition>state/\\d+/\\d+(?:/[^/]+)?)/(?<file>(?:SSTs|logs)/\\d+-" + UUID + "\\.(?:sst|log)"
             + "|(?<version>\\d{1,18})_" + UUID + "\\.(?<kind>zip|changelog)(?:\\.crc)?)");
+    private static final Pattern LOG_DIRECTORY = Pattern.compile("offsets|commits|sources/\\d+");
     static final String COMPACT = ".compact";
 
     /** A path below a query's directory. */
@@ -70,6 +71,11 @@ final class Layout {
     /** Whether executors of an earlier attempt may replace the file under this name. */
     static boolean isReplaceable(String name) {
         return name.startsWith("state/") && REPLACEABLE.matcher(last(name)).matches();
+    }
+
+    /** Whether it is the directory of a log that only the driver writes, below a query's directory. */
+    static boolean isLogDirectory(String name) {
+        return LOG_DIRECTORY.matcher(name).matches();
     }
 
     /** Whether it is an entry of the logs that plan and commit batches. */
