@@ -29,13 +29,19 @@ from airflow_provider_ha.checkpoints.areas.layered.needs import read_needs
 from airflow_provider_ha.checkpoints.areas.layered.takeover import belongs, cut_of, is_own, occupy, paused_gc
 from airflow_provider_ha.checkpoints.areas.pins import SINKS, purged, read_entry, refuse_reserved, sink_files
 from airflow_provider_ha.checkpoints.areas.work_area import Capabilities, RetainedCut, Successor
-from airflow_provider_ha.checkpoints.areas.working_records import STARTED_FILE, StartedQueries, missing_entry
+from airflow_provider_ha.checkpoints.areas.working_records import (
+    STARTED_FILE,
+    UNPUBLISHED_FILE,
+    StartedQueries,
+    missing_entry,
+)
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import LOG
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
     BEGUN,
     COMMITS,
     OFFSETS,
     FenceRecord,
+    numbers,
     progress,
     progress_when_listed,
     queries,
@@ -170,8 +176,12 @@ class LayeredWorkArea:
     @contextmanager
     def listed_once(self, key: str) -> Iterator[None]:
         """Read a fenced directory from one listing, and each small file once, until the block ends."""
-        self._listed = {**self._listed, key: FencedTree(self._reader(), f"{check_key(key)}/")}
+        tree = FencedTree(self._reader(), f"{check_key(key)}/")
+        self._listed = {**self._listed, key: tree}
         try:
+            logs = [f"{query}/{log}" for query in queries(tree) for log in (OFFSETS, COMMITS)]
+            newest = [f"{log}/{number}" for log in logs for number in numbers(tree, log)[-2:]]
+            tree.expect((STARTED_FILE, UNPUBLISHED_FILE, *newest))  # every recovery reads them
             yield
         finally:
             self._listed = {place: listed for place, listed in self._listed.items() if place != key}
