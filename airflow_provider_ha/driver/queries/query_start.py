@@ -173,7 +173,7 @@ class QueryStarter:
         self._registry.add(
             StartedQuery(checked.name, handle, checked.sink, directory, len(steps), committed, self._origin.reach)
         )
-        log.info("query %s started after batch %d and %d replayed batches", checked.name, committed, len(steps))
+        log.info("query %s started at batch %d after %d replayed batches", checked.name, committed, len(steps))
         return handle
 
     def _start_aside(self, writer: Any, path: str | None) -> Any:
