@@ -70,6 +70,14 @@ def test_a_directory_that_only_the_base_has_is_one(local: Local) -> None:
     assert local.files.getFileStatus(local.jvm.path(f"{local.uri}/state/0")).isDirectory()
 
 
+def test_a_query_may_be_called_like_a_log(local: Local) -> None:
+    """``offsets`` is then the name of a directory with directories."""
+    (local.own.parent / "offsets" / "state").mkdir(parents=True)
+    uri = f"hafile://{local.own.parent}/offsets"
+
+    assert local.jvm.manager(local.conf, f"{uri}/state").exists(local.jvm.path(f"{uri}/state"))
+
+
 def test_the_status_of_a_name_equals_that_of_the_base(local: Local) -> None:
     local.inherit(UNIQUE)
     os.utime(local.old / UNIQUE, (1_700_000_000, 1_700_000_000))

@@ -156,7 +156,7 @@ public final class HaFileSystem extends FileSystem {
         if (found.entry() != null || found.isDirectory()) {
             return true;
         }
-        if (Layout.isLog(path)) {
+        if (Layout.isLogEntry(found.name)) {
             return hasOwn(found.own);
         }
         try {

@@ -18,6 +18,7 @@ final class Layout {
         "(?<query>.*)/(?<partition>state/\\d+/\\d+(?:/[^/]+)?)/(?<file>(?:SSTs|logs)/\\d+-" + UUID + "\\.(?:sst|log)"
             + "|(?<version>\\d{1,18})_" + UUID + "\\.(?<kind>zip|changelog)(?:\\.crc)?)");
     private static final Pattern LOG_DIRECTORY = Pattern.compile("offsets|commits|sources/\\d+");
+    private static final Pattern LOG_ENTRY = Pattern.compile("(?:offsets|commits)/\\d+");
     static final String COMPACT = ".compact";
 
     /** A path below a query's directory. */
@@ -76,6 +77,11 @@ final class Layout {
     /** Whether it is the directory of a log that only the driver writes, below a query's directory. */
     static boolean isLogDirectory(String name) {
         return LOG_DIRECTORY.matcher(name).matches();
+    }
+
+    /** Whether it names a file of the logs that plan and commit batches, below a query's directory. */
+    static boolean isLogEntry(String name) {
+        return LOG_ENTRY.matcher(name).matches();
     }
 
     /** Whether it is an entry of the logs that plan and commit batches. */
