@@ -1,11 +1,11 @@
 package io.github.sparkha;
 
+import io.github.sparkha.InheritedFiles.Source;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.net.URI;
 import java.util.EnumSet;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
@@ -40,23 +40,13 @@ public final class HaFileSystem extends FileSystem {
     public static final String OWN = "own";
 
     private static final String PREFIX = "ha";
-    private static final int HELD_BYTES = 16 << 10;
-    private static final int HELD_FILES = 1000;
 
     private final Map<String, Base> bases = new ConcurrentHashMap<>();
-    /** Own directories that have had a file: one request lists them, and of empty ones S3A needs three. */
-    private final Set<Path> filled = ConcurrentHashMap.newKeySet();
-    /**
-     * Own names in the directory of a log, as of its last listing. Only this driver writes there, and an entry that the
-     * base names is created again only by Python, before Spark lists the log at the start of a query.
-     */
-    private final Map<Path, Set<String>> logs = new ConcurrentHashMap<>();
-    /** Small inherited files that Spark reads several times: entries of logs, metadata, schemas. */
-    private final Map<Path, byte[]> held = new ConcurrentHashMap<>();
     private URI uri;
     private FileSystem inner;
     private boolean collected;
-    private boolean hasDirectories;
+    private OwnFiles ownFiles;
+    private InheritedFiles inherited;
     private LocalCopies copies;
     private Path working;
 
@@ -71,8 +61,9 @@ public final class HaFileSystem extends FileSystem {
             throw new IOException(DELETES + " is " + deletes + ": it can be " + COLLECTOR + " or " + OWN);
         }
         collected = deletes.equals(COLLECTOR);
-        hasDirectories = !isS3(plain(name.getScheme()));
         inner = new Path(plain(name.getScheme()), name.getAuthority(), "/").getFileSystem(conf);
+        ownFiles = new OwnFiles(inner);
+        inherited = new InheritedFiles(inner, conf);
         working = new Path(name.getScheme(), name.getAuthority(), "/");
         copies = LocalCopies.of(conf);
     }
@@ -138,18 +129,6 @@ public final class HaFileSystem extends FileSystem {
         return known;
     }
 
-    /** Whether the own directory has a file: one request, while a status of nothing is two on S3. */
-    private boolean hasOwn(Path own) throws IOException {
-        Counters.count(Counters.STATUS);
-        return inner.isFile(own);
-    }
-
-    /** Whether an own file comes before the one that the base names; of a log, its last listing tells. */
-    private boolean isReplacedByOwn(Path own) throws IOException {
-        Set<String> names = logs.get(own.getParent());
-        return names == null ? hasOwn(own) : names.contains(own.getName());
-    }
-
     /** Whether there is a file or a directory; of what the base names without a request. */
     boolean contains(Path path) throws IOException {
         Found found = find(path, true);
@@ -157,7 +136,7 @@ public final class HaFileSystem extends FileSystem {
             return true;
         }
         if (Layout.isLogEntry(found.name)) {
-            return hasOwn(found.own);
+            return ownFiles.contain(found.own);
         }
         try {
             getFileStatus(path);
@@ -167,48 +146,9 @@ public final class HaFileSystem extends FileSystem {
         }
     }
 
-    /** The bytes of a file: in the own directory, or where the base says, and then their number is known. */
-    private record Source(Path place, Base.Entry entry) {
-        boolean isKnown() {
-            return entry != null && isS3(place.toUri().getScheme());
-        }
-    }
-
-    private static boolean isS3(String scheme) {
-        return scheme.equals("s3a");
-    }
-
-    private FSDataInputStream open(Source source, String name, int bufferSize) throws IOException {
-        if (!source.isKnown()) {
-            return inner.open(source.place, bufferSize);
-        }
-        if (Layout.isUnique(name) || Layout.isReplaceable(name) || source.entry.length() > HELD_BYTES) {
-            return KnownFile.open(inner, source.place, source.entry);
-        }
-        byte[] content = held.get(source.place);
-        if (content == null) {
-            content = KnownFile.read(inner, source.place, source.entry);
-            if (held.size() < HELD_FILES) {
-                held.put(source.place, content);
-            }
-        }
-        return new FSDataInputStream(new HeldBytes(content));
-    }
-
-    /** Forgets the listings of a path and of its directory: a name of the base may have got an own file. */
+    /** Forgets what was listed around a path: a name of the base may have got an own file. */
     void forget(Path path) {
-        Path own = own(path);
-        logs.remove(own);
-        logs.remove(own.getParent());
-    }
-
-    private void copy(Source source, Path local, boolean raw) throws IOException {
-        if (source.isKnown()) {
-            FileSystem disk = raw ? getLocal(getConf()).getRaw() : getLocal(getConf());
-            KnownFile.copy(inner, source.place, source.entry, disk, local);
-        } else {
-            inner.copyToLocalFile(false, source.place, local, raw);
-        }
+        ownFiles.forget(own(path));
     }
 
     /** Where the bytes of a file are: in the own directory when it has one of that name, else where the base says. */
@@ -216,8 +156,8 @@ public final class HaFileSystem extends FileSystem {
         Counters.count(Counters.READ);
         Found found = find(path, false);
         Base.Entry entry = found.entry();
-        if (entry == null || !Layout.isUnique(found.name) && isReplacedByOwn(found.own)) {
-            return new Source(found.own, null);
+        if (entry == null || !Layout.isUnique(found.name) && ownFiles.replace(found.own)) {
+            return new Source(found.own, found.name, null);
         }
         Counters.count(Counters.READ_FROM_BASE);
         Path place = entry.place(found.own, getConf().get(ROOT));
@@ -225,19 +165,18 @@ public final class HaFileSystem extends FileSystem {
         if (Layout.isReplaceable(found.name)) {
             Replaced.check(inner, path, place, entry, found.base.epoch());
         }
-        return new Source(place, entry);
+        return new Source(place, found.name, entry);
     }
 
     @Override
     public FSDataInputStream open(Path path, int bufferSize) throws IOException {
         Source source = source(path);
-        LocalCopies local = copiesOf(path, source.place);
+        LocalCopies local = copiesOf(path, source.place());
         try {
-            String name = find(path, false).name;
-            return local == null ? open(source, name, bufferSize)
-                : local.open(own(path), source.place, bufferSize, () -> open(source, name, bufferSize));
+            return local == null ? inherited.open(source, bufferSize)
+                : local.open(own(path), source.place(), bufferSize, () -> inherited.open(source, bufferSize));
         } catch (FileNotFoundException e) {
-            throw missing(path, source.place, e);
+            throw missing(path, source.place(), e);
         }
     }
 
@@ -278,15 +217,15 @@ public final class HaFileSystem extends FileSystem {
             throw new UnsupportedOperationException("a file of a checkpoint is copied, not moved: " + path);
         }
         Source source = source(path);
-        LocalCopies held = copiesOf(path, source.place);
+        LocalCopies held = copiesOf(path, source.place());
         try {
             if (held == null) {
-                copy(source, local, raw);
+                inherited.copy(source, local, raw);
             } else {
-                held.copyTo(own(path), source.place, local, () -> copy(source, local, raw));
+                held.copyTo(own(path), source.place(), local, () -> inherited.copy(source, local, raw));
             }
         } catch (FileNotFoundException e) {
-            throw missing(path, source.place, e);
+            throw missing(path, source.place(), e);
         }
     }
 
@@ -296,8 +235,8 @@ public final class HaFileSystem extends FileSystem {
         Found found = find(path, false);
         refuseNamed(path, found, overwrite);
         forget(path);
-        if (!hasDirectories && !deleteSource && Layout.isUnique(found.name) && UniqueFile.isSmall(local)) {
-            UniqueFile.upload(inner, local, found.own);
+        if (ownFiles.canUpload(found.name, local, deleteSource)) {
+            ownFiles.upload(local, found.own);
         } else {
             inner.copyFromLocalFile(deleteSource, overwrite, local, found.own);
         }
@@ -311,7 +250,7 @@ public final class HaFileSystem extends FileSystem {
     public FileStatus getFileStatus(Path path) throws IOException {
         Found found = find(path, true);
         Base.Entry entry = found.entry();
-        if (entry != null && (Layout.isUnique(found.name) || !isReplacedByOwn(found.own))) {
+        if (entry != null && (Layout.isUnique(found.name) || !ownFiles.replace(found.own))) {
             return entry.status(outer(found.own));
         }
         if (entry == null && found.isDirectory()) {
@@ -334,43 +273,12 @@ public final class HaFileSystem extends FileSystem {
                 all.put(child, status);
             }
         }
-        for (FileStatus status : ownFiles(found)) {
+        for (FileStatus status : ownFiles.list(found.own, found.isDirectory(), Layout.isLogDirectory(found.name))) {
             status.setPath(outer(status.getPath()));
             all.put(status.getPath().getName(), status);
         }
         all.remove(Base.FILE);
         return all.values().toArray(new FileStatus[0]);
-    }
-
-    private FileStatus[] ownFiles(Found directory) throws IOException {
-        FileStatus[] found = listed(directory);
-        if (Layout.isLogDirectory(directory.name)) {
-            Set<String> names = ConcurrentHashMap.newKeySet();
-            for (FileStatus status : found) {
-                names.add(status.getPath().getName());
-            }
-            logs.put(directory.own, names);
-        }
-        return found;
-    }
-
-    private FileStatus[] listed(Found directory) throws IOException {
-        boolean looked = !hasDirectories && directory.isDirectory() && !filled.contains(directory.own);
-        if (looked && !inner.isDirectory(directory.own)) {
-            return new FileStatus[0];
-        }
-        try {
-            FileStatus[] found = inner.listStatus(directory.own);
-            if (found.length > 0) {
-                filled.add(directory.own);
-            }
-            return found;
-        } catch (FileNotFoundException e) {
-            if (!directory.isDirectory()) {
-                throw e;
-            }
-            return new FileStatus[0];
-        }
     }
 
     private FileStatus ofBase(Found directory, String child) {
@@ -439,7 +347,7 @@ public final class HaFileSystem extends FileSystem {
     public boolean mkdirs(Path path, FsPermission permission) throws IOException {
         Found found = find(path, true);
         // A store without directories needs none for its files, and the base shows this one.
-        return !hasDirectories && found.isDirectory() || inner.mkdirs(found.own, permission);
+        return !ownFiles.needDirectories() && found.isDirectory() || inner.mkdirs(found.own, permission);
     }
 
     @Override
