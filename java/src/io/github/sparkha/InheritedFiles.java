@@ -11,7 +11,6 @@ import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.FutureDataInputStreamBuilder;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.s3a.S3AFileStatus;
 
 /**
  * Reads of files that a base names. On S3, one request reads an object whose length is known, and none looks at it before.
@@ -23,7 +22,6 @@ final class InheritedFiles {
     private static final String POLICY = "fs.option.openfile.read.policy";
     private static final String WHOLE = "whole-file";
     private static final long SMALL = 1 << 20;
-    private static final long BLOCK = 32 << 20;
     private static final int HELD_BYTES = 16 << 10;
     private static final int HELD_FILES = 1000;
 
@@ -103,8 +101,7 @@ final class InheritedFiles {
             builder.opt(LENGTH, Long.toString(entry.length()));
         } else {
             // The streams of Hadoop 3.5 look at an object unless its ETag is known, too.
-            builder.withFileStatus(new S3AFileStatus(
-                entry.length(), entry.mtime(), source.place, BLOCK, "", '"' + entry.etag() + '"', null));
+            builder.withFileStatus(KnownStatus.of(source.place, entry));
         }
         try {
             return builder.build().get();
