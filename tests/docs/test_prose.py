@@ -32,7 +32,17 @@ _FENCE = re.compile(r"^```.*?^```\s*$", re.DOTALL | re.MULTILINE)
 _EXTRAS = re.compile(r"airflow-provider-ha\[([a-z0-9,]+)\]|`\[([a-z0-9,]+)\]`")
 # Options of other programs and of scripts that pages name, and parameters that are none of an operator.
 _FOREIGN = frozenset(
-    {"--quick", "--api-token", "--password", "--db-password", "--init", "--rounds", "--airflow", "--statsd"}
+    {
+        "--quick",
+        "--api-token",
+        "--password",
+        "--db-password",
+        "--init",
+        "--rounds",
+        "--airflow",
+        "--slow-store",
+        "--statsd",
+    }
 )
 _OTHER_WORDS = frozenset({"lookupcache", "actimeo", "pyspark", "day", "password", "token"})
 _OTHER_PROGRAMS = ("python -m ", "docker ")
