@@ -62,7 +62,7 @@ public final class HaFileSystem extends FileSystem {
         }
         collected = deletes.equals(COLLECTOR);
         inner = new Path(plain(name.getScheme()), name.getAuthority(), "/").getFileSystem(conf);
-        ownFiles = new OwnFiles(inner);
+        ownFiles = new OwnFiles(inner, conf);
         inherited = new InheritedFiles(inner, conf);
         working = new Path(name.getScheme(), name.getAuthority(), "/");
         copies = LocalCopies.of(conf);

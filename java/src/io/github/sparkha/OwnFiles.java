@@ -6,8 +6,7 @@ import java.nio.file.Files;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.hadoop.fs.FSDataOutputStream;
-import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -19,6 +18,7 @@ final class OwnFiles {
     private static final long SMALL = 8 << 20;
 
     private final FileSystem files;
+    private final Configuration conf;
     private final boolean hasDirectories;
     /** Directories that have had a file: one request lists them, and of empty ones S3A needs three. */
     private final Set<Path> filled = ConcurrentHashMap.newKeySet();
@@ -28,8 +28,9 @@ final class OwnFiles {
      */
     private final Map<Path, Set<String>> logs = new ConcurrentHashMap<>();
 
-    OwnFiles(FileSystem files) {
+    OwnFiles(FileSystem files, Configuration conf) {
         this.files = files;
+        this.conf = conf;
         this.hasDirectories = !files.getUri().getScheme().equals("s3a");
     }
 
@@ -92,18 +93,14 @@ final class OwnFiles {
     }
 
     void upload(Path local, Path own) throws IOException {
-        FSDataOutputStreamBuilder<?, ?> builder = files.createFile(own);
-        builder.recursive();
-        builder.overwrite(true);
-        builder.opt("fs.s3a.create.performance", true);
-        FSDataOutputStream out = builder.build();
+        ConditionalPut put = ConditionalPut.begin(files, own, true, conf);
         try {
-            Files.copy(onDisk(local), out);
+            Files.copy(onDisk(local), put);
         } catch (IOException | RuntimeException e) {
-            out.abort(); // a close would publish a part of it
+            put.abort();
             throw e;
         }
-        out.close();
+        put.publishWhole();
     }
 
     private static java.nio.file.Path onDisk(Path local) {
