@@ -136,8 +136,7 @@ class LayeredWorkArea:
 
     def contains(self, key: str) -> bool:
         """Whether the directory has any file and is not over."""
-        names = self._files.names(f"{check_key(key)}/")
-        return bool(names) and REMOVED not in names
+        return _is_there(self._files.names(f"{check_key(key)}/"))
 
     def list(self, prefix: str, *, only: Callable[[str], bool] | None = None) -> Sequence[str]:
         """Return the names of directories directly below *prefix* that are not over, sorted."""
@@ -270,7 +269,7 @@ class LayeredWorkArea:
         :raises CheckpointCorruptError: A log cannot be fenced.
         """
         names = self._files.names(f"{check_key(key)}/")
-        if not names or REMOVED in names:
+        if not _is_there(names):
             self._require_root()
             raise CheckpointMissingError(
                 f"working directory {key} is not there in {self.place}",
@@ -370,3 +369,8 @@ class LayeredWorkArea:
                     held.write(file.read_at(offset, _PIECE))
                 held.flush()
                 self._files.upload(key, Path(held.name))
+
+
+def _is_there(names: Collection[str]) -> bool:
+    """Whether a directory with these names exists and is not over."""
+    return bool(names) and REMOVED not in names
