@@ -180,6 +180,11 @@ def kill_all(job: JobContext) -> None:
             for process in processes_of(view.submission):
                 with contextlib.suppress(psutil.NoSuchProcess):  # it may be ending by itself at this moment
                     process.kill()
+    kill_standbys(job)
+
+
+def kill_standbys(job: JobContext) -> None:
+    """Kill the standby drivers of a job, with all that they have started."""
     for process in standby_supervisors(job):
         with contextlib.suppress(psutil.NoSuchProcess):
             for each in (process, *process.children(recursive=True)):

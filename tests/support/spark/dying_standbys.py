@@ -6,16 +6,13 @@ pass as without one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-
-import psutil
 
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.options.job_options import HaOptions
-from tests.support.clusters.submit_helpers import standby_supervisors
+from tests.support.clusters.submit_helpers import kill_standbys
 
 
 KILL_STANDBYS = "SPARK_HA_TEST_KILL_STANDBYS"
@@ -27,7 +24,7 @@ def with_standby(options: HaOptions) -> HaOptions:
     return options.model_copy(update={"standby_drivers": 1}) if KILL_STANDBYS in os.environ else options
 
 
-def kill_standbys(job: JobClient) -> None:
+def keep_killing(job: JobClient) -> None:
     """Kill the standby drivers of a job from now on until the client is closed, if the tests run beside one."""
     if KILL_STANDBYS in os.environ:
         seconds = float(os.environ[KILL_STANDBYS])
@@ -41,8 +38,4 @@ def _kill(job: JobClient, seconds: float) -> None:
             job.snapshot()
         except HaError:
             return  # the client is closed, and so is the test
-        for supervisor in standby_supervisors(job._job):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for process in (supervisor, *supervisor.children(recursive=True)):
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        process.kill()
+        kill_standbys(job._job)

@@ -36,7 +36,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
-from tests.support.spark.dying_standbys import kill_standbys, with_standby
+from tests.support.spark.dying_standbys import keep_killing, with_standby
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
@@ -113,7 +113,7 @@ class SupervisedJob:
                 start=Start(accept_verdicts=frozenset({Verdict.SAFE, *accept}), if_lost=if_lost),
             )
         )
-        kill_standbys(self.job)
+        keep_killing(self.job)
 
     def recover(self) -> None:
         """Submit the lost run again."""
