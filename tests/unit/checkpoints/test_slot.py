@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -157,3 +157,20 @@ def test_a_query_that_was_about_to_be_started_never_plans(job: LayeredFiles) -> 
     record = fence_at(job.area.tree(FIRST) / "late", "offsets/0")
     assert record is not None
     assert (record.epoch, record.submission) == (8, "s-1")
+
+
+def test_a_query_that_is_noted_while_the_directory_is_listed_never_plans(
+    job: LayeredFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = LocalStore.names
+
+    def names(self: LocalStore, prefix: str) -> Sequence[str]:
+        found = plain(self, prefix)
+        if prefix == f"{FIRST}/":
+            write_started(job.area.tree(FIRST), StartedQueries().including("late", QuerySink(kind=SinkKind.OTHER)))
+        return found
+
+    monkeypatch.setattr(LocalStore, "names", names)
+    job.area.fence(FIRST, by=Successor(8, "s-1"))
+
+    assert fence_at(job.area.tree(FIRST) / "late", "offsets/0") is not None
