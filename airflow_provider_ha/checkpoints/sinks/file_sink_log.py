@@ -78,16 +78,20 @@ def check_mode(mode: str) -> None:
 
 
 def log_files(log: Tree, batch: int) -> list[str]:
-    """Return the names in a log that define every file up to *batch*, hidden checksums included.
+    """Return the names in a log with which Spark continues after *batch*, hidden checksums included.
+
+    These define every file up to *batch*, after the compact entry before them, which gives the interval.
 
     :param log: The log itself; the output is not listed.
     :raises FileGoneError: A name is missing.
     """
     found = set(names(log))
     entries = entry_names(found)
-    first = max((entry for entry, name in entries.items() if name.endswith(COMPACT) and entry <= batch), default=0)
+    compact = [entry for entry, name in entries.items() if name.endswith(COMPACT) and entry <= batch]
+    first = compact[-1] if compact else 0
     needed = []
-    for entry in range(first, batch + 1):
+    # guard: logs-without-the-interval
+    for entry in (*compact[-2:-1], *range(first, batch + 1)):
         if entry not in entries:
             raise FileGoneError(f"{LOG}/{entry}", "it is needed and not there")
         needed += [entries[entry], f".{entries[entry]}.crc"]

@@ -12,6 +12,7 @@ missing directory must be noticed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
 )
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names
 from airflow_provider_ha.checkpoints.spark.metadata_log import (
+    COMPACT,
     CommitsEntry,
     CompactibleLog,
     LogEntries,
@@ -244,8 +246,8 @@ def closure(directory: Tree, batch: int, *, with_planned: bool, reader: StateRea
     """
     try:
         needed = needed_files(directory, batch, with_planned=with_planned, reader=reader)
-        found = {name: files.size(directory, name) for name in needed}
-        checksums = checksum_files(directory, needed)
+        found = _compact_before(directory, needed) | {name: files.size(directory, name) for name in needed}
+        checksums = checksum_files(directory, found)
     except files.FileGoneError as error:
         # Spark purges the logs before the state, so the logs show whether a file was purged during this read or lost.
         if batch >= 0 and min(batches(directory.fresh(), OFFSETS), default=batch + 1) > max(batch - 1, 0):
@@ -281,6 +283,20 @@ def needed_files(directory: Tree, batch: int, *, with_planned: bool, reader: Sta
     if last >= 0:
         needed += source_files(directory, read_offsets(directory, last))
     return list(dict.fromkeys(needed + state))
+
+
+def _compact_before(directory: Tree, needed: Iterable[str]) -> dict[str, int]:
+    """Return the compact entries of source logs by which Spark knows the interval, where it has not removed them."""
+    found: dict[str, int] = {}
+    for name in needed:
+        if name.startswith(f"{SOURCES}/") and name.endswith(COMPACT):
+            log, _, entry = name.removesuffix(COMPACT).rpartition("/")
+            before = CompactibleLog(directory, log).before(int(entry))
+            # guard: copies-without-the-interval
+            if before is not None:
+                with suppress(files.FileGoneError):
+                    found[before] = files.size(directory, before)
+    return found
 
 
 def source_files(directory: Tree, offsets: OffsetsEntry) -> list[str]:

@@ -9,6 +9,9 @@ further back (``AsyncProgressTrackingMicroBatchExecution``, the same from 3.4 to
 
 Invariant: entry k is named ``k`` or, where (k + 1) is a multiple of the interval, ``k.compact``; a compact entry
 repeats everything before it. To know all files up to k one needs the newest compact entry <= k and every one after it.
+
+Spark takes the interval of an existing log from the distance of its last two compact entries. From one alone it
+derives an interval that may be shorter, and then looks for compact entries that were never written. So a copy has both.
 """
 
 from __future__ import annotations
@@ -100,6 +103,11 @@ class CompactibleLog:
     def newest_compact(self, upto: int) -> int:
         """Return the newest compact entry up to *upto*; -1 without one."""
         return max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= upto), default=-1)
+
+    def before(self, compact: int) -> str | None:
+        """Return the path of the compact entry before that of *compact*; ``None`` for none. Only its name is needed."""
+        earlier = self.newest_compact(compact - 1)
+        return None if earlier < 0 else f"{self._log}{self._names[earlier]}"
 
     def path(self, entry: int) -> str:
         """Return the path of an entry, relative to the directory.

@@ -56,6 +56,27 @@ def test_the_closure_alone_is_a_checkpoint_that_can_be_started(shape: str, tmp_p
         assert report.latest_restorable == batch
 
 
+def test_a_copy_has_the_last_two_compact_entries_of_a_log(tmp_path: Path) -> None:
+    """Spark takes the interval of a log from their distance."""
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    log = {path.name for path in (copy / "sources/0").glob("[0-9]*")}
+    assert {"3.compact", "7.compact", "8"} <= log
+
+    files = visible(closure(LocalTree(copy), 8, with_planned=False))
+
+    logged = {path.removeprefix("sources/0/") for path in files if path.startswith("sources")}
+    assert logged == {"3.compact", "7.compact", "8"}
+
+
+def test_a_copy_needs_no_compact_entry_that_spark_has_removed(tmp_path: Path) -> None:
+    copy = checkpoint_copy("hdfs", tmp_path / "c")
+    (copy / "sources/0/3.compact").unlink()
+
+    files = visible(closure(LocalTree(copy), 8, with_planned=False))
+
+    assert {path for path in files if path.startswith("sources")} == {"sources/0/7.compact", "sources/0/8"}
+
+
 def test_the_one_source_that_has_a_name_needs_no_name_in_the_offset_log(tmp_path: Path) -> None:
     """Spark 4.2.0 names the directory, and writes the offset log in format 1, which names no source."""
     copy = checkpoint_copy("hdfs", tmp_path / "c")
@@ -63,7 +84,8 @@ def test_the_one_source_that_has_a_name_needs_no_name_in_the_offset_log(tmp_path
 
     files = visible(closure(LocalTree(copy), 8, with_planned=False))
 
-    assert {path for path in files if path.startswith("sources")} == {"sources/events/7.compact", "sources/events/8"}
+    logged = ("sources/events/3.compact", "sources/events/7.compact", "sources/events/8")
+    assert {path for path in files if path.startswith("sources")} == set(logged)
     assert verify(LocalTree(copy)).findings == ()
 
 

@@ -54,7 +54,7 @@ def test_a_fork_holds_the_closure_of_its_batch_by_links(stats: Path, tmp_path: P
 
     forked = tmp_path / "fork"
     assert progress(LocalTree(forked)) == Progress(8, 8)
-    assert source_names(forked) == ["7.compact", "8"]
+    assert source_names(forked) == ["3.compact", "7.compact", "8"]
     assert 8 in verify(LocalTree(forked), depth="full", spark_version="4.2.0").restorable
     assert (forked / "offsets" / "8").samefile(stats / "offsets" / "8")
     assert count == len(content(forked))
@@ -88,8 +88,8 @@ def test_a_checkpoint_can_be_taken_before_the_batch_that_compacts_a_source_log_i
     prepare_recovery(LinkedWorkArea(tmp_path), "live", "e2")
     pin(tmp_path / "e2", tmp_path / "pin", {QUERY: 10})
 
-    assert source_names(tmp_path / "e2" / QUERY) == ["10", "11.compact", "7.compact", "8", "9"]
-    assert source_names(tmp_path / "pin" / QUERY) == ["10", "7.compact", "8", "9"]
+    assert source_names(tmp_path / "e2" / QUERY) == ["10", "11.compact", "3.compact", "7.compact", "8", "9"]
+    assert source_names(tmp_path / "pin" / QUERY) == ["10", "3.compact", "7.compact", "8", "9"]
     assert 10 in verify(LocalTree(tmp_path / "pin" / QUERY), depth="full", spark_version="4.2.0").restorable
 
 
@@ -150,8 +150,7 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 
     write_sources(LocalTree(forked), entries)
 
-    # Spark derives 8 from the one compact entry that is left, so 11 is a plain entry here.
-    assert source_names(forked) == ["10", "11", "12", "7.compact", "8", "9"]
+    assert source_names(forked) == ["10", "11.compact", "12", "3.compact", "7.compact", "8", "9"]
     rebuilt, original = (CompactibleLog(LocalTree(place), "sources/0") for place in (forked, stats))
     assert [own_lines(rebuilt, k) for k in range(8, 13)] == [own_lines(original, k) for k in range(8, 13)]
     assert content(stats) == before

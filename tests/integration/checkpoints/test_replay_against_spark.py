@@ -120,6 +120,22 @@ def test_a_loss_in_the_middle_of_a_compaction_goes_on_and_so_does_a_checkpoint_t
         assert_exact(out, FILES + MORE)
 
 
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(500)
+def test_copied_logs_keep_their_interval(tmp_path: Path) -> None:
+    """Both logs compact every fourth batch. From ``7.compact`` alone, Spark derives two, and misses ``9.compact``."""
+    live, old = job(tmp_path, "copied")
+    pinned, forked, out = (tmp_path / name for name in ("pin", "e2", "new"))
+    pin(live, pinned, {QUERY: 10}, sinks={QUERY: sink_log(str(old))})
+    fork(pinned / QUERY, forked / QUERY, keep_planned=False)
+    FileSinkLog(out).seed(10, "continue", LocalTree(sink_directory(pinned, QUERY) / LOG))
+
+    continue_query([{"checkpoint": forked / QUERY, "out": out, "interval": 2}], tmp_path)
+
+    assert_exact(out, FILES + MORE)
+
+
 @pytest.mark.hours
 @pytest.mark.spark
 @pytest.mark.long

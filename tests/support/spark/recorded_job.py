@@ -34,6 +34,7 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 QUERY = "stats"
 FILES = 13  # read by the cached job, one per batch
 MORE = 6  # read after a restore, the last one closes every window before it
+INTERVAL = 4  # of both logs
 START = datetime(2013, 1, 1, tzinfo=timezone.utc)
 
 
@@ -68,9 +69,9 @@ def copy_output(target: Path) -> Path:
 
 
 def continue_query(spec: list[dict[str, Any]], place: Path) -> None:
-    """Start the query of each entry: ``checkpoint``, ``out``, and maybe ``recorded`` and ``once``."""
+    """Start the query of each entry: ``checkpoint``, ``out``, and maybe ``recorded``, ``once`` and ``interval``."""
     path = place / "spec.json"
-    defaults = {"input": str(recorded_job() / "input"), "recorded": [], "once": False}
+    defaults = {"input": str(recorded_job() / "input"), "recorded": [], "once": False, "interval": INTERVAL}
     path.write_text(json.dumps([defaults | item for item in spec], default=str))
     run_program("continue", path, log=place / "spark.log")
 
@@ -150,8 +151,7 @@ def _session() -> Any:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         f"{prefix}.stateStore.checkpointFormatVersion": "2",
-        f"{prefix}.fileSource.log.compactInterval": "4",
-        f"{prefix}.fileSink.log.compactInterval": "4",
+        **_interval(INTERVAL),
     }
     builder = SparkSession.builder.master("local[2]").appName("recorded-job")
     for key, value in conf.items():
@@ -159,6 +159,10 @@ def _session() -> Any:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _interval(interval: int) -> dict[str, str]:
+    return {f"spark.sql.streaming.{log}.log.compactInterval": str(interval) for log in ("fileSource", "fileSink")}
 
 
 def _writer(spark: Any, source: Path, out: Path, checkpoint: Path, *, noop: bool = False) -> Any:
@@ -185,6 +189,8 @@ def _continue(path: Path) -> None:
     spark = _session()
     for item in json.loads(path.read_text()):
         source, out, checkpoint = (Path(item[name]) for name in ("input", "out", "checkpoint"))
+        for key, value in _interval(item["interval"]).items():
+            spark.conf.set(key, value)
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
         for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
             if step.entry is not None:

@@ -88,6 +88,11 @@ def test_the_closure_of_a_log_begins_at_the_newest_compact_entry(tmp_path: Path)
     assert log.last() == 5
 
 
+def test_a_compact_entry_is_found_by_the_one_after_it(tmp_path: Path) -> None:
+    log = _log(tmp_path, dict.fromkeys(("2.compact", "3", "4", "5.compact", "6", "8.compact"), "v1"))
+    assert [log.before(entry) for entry in (8, 5, 2)] == [f"{tmp_path.name}/{k}.compact" for k in (5, 2)] + [None]
+
+
 def test_a_hole_in_a_log_is_named(tmp_path: Path) -> None:
     log = _log(tmp_path, {"0": "v1", "2": "v1"})
     with pytest.raises(FileGoneError, match="/1"):

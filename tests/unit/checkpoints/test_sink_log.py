@@ -93,7 +93,7 @@ def test_a_compact_entry_stays_when_the_one_before_it_is_gone(log: FileSinkLog) 
 def test_continue_copies_the_entries_up_to_the_cut_and_no_further(log: FileSinkLog, tmp_path: Path) -> None:
     FileSinkLog(tmp_path / "new").seed(21, "continue", LocalTree(log.path / LOG))
 
-    assert names(tmp_path / "new") == ["19.compact", "20", "21"]
+    assert names(tmp_path / "new") == ["19.compact", "20", "21", "9.compact"]
     assert FileSinkLog(tmp_path / "new").entry(21) == log.entry(21)
 
 
@@ -101,7 +101,7 @@ def test_fresh_makes_empty_entries_of_the_same_names(log: FileSinkLog, tmp_path:
     FileSinkLog(tmp_path / "new").seed(21, "fresh", LocalTree(log.path / LOG))
 
     new = FileSinkLog(tmp_path / "new")
-    assert names(new.path) == ["19.compact", "20", "21"]
+    assert names(new.path) == ["19.compact", "20", "21", "9.compact"]
     assert {new.entry(batch) for batch in (19, 20, 21)} == {b"v1"}
 
 
