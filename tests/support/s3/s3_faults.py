@@ -144,6 +144,7 @@ def s3_proxy(upstream: str, *faults: Fault) -> Iterator[str]:
 
     class Forward(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer with a body waits 40 ms for the acknowledgement of its head
 
         def do_PUT(self) -> None:
             exchange = Exchange(self, upstream, closing)
