@@ -14,10 +14,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
+from airflow_provider_ha.checkpoints.restore.select import Selection
+from airflow_provider_ha.checkpoints.spark.metadata_log import NEVER
+from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
+from airflow_provider_ha.jobs.submit.requests import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
@@ -182,6 +187,61 @@ def test_damaged_copies_change_nothing(
     assert report.store_files > 0
     assert (report.copy_files > 0) is (stay in damages)
     terminate_and_compare(job, 4)
+
+
+@pytest.mark.hours
+def test_copies_of_an_earlier_batch_change_nothing(job: LayeredJob, tmp_path: Path) -> None:
+    """As after a disk was put back from a backup."""
+    place, earlier = tmp_path / "copies", tmp_path / "earlier"
+    job.stream.feed(1)
+    job.submit()
+    job.await_read(1)
+    shutil.copytree(place, earlier)
+    job.stream.feed(2)
+    job.await_read(1)
+    job.kill()
+    shutil.rmtree(place)
+    earlier.rename(place)
+
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+
+    assert restore_of(job).store_files > 0
+    terminate_and_compare(job, 4)
+
+
+@pytest.mark.hours
+def test_a_copy_hides_no_damage_of_its_primary(job: LayeredJob, tmp_path: Path) -> None:
+    job.options = job.options.model_copy(update={"retained_checkpoints": 10})
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    job.await_published(1)
+    job.kill()
+    newest = max(each.number for each in job.job.checkpoints.list())
+    versions = [file for file in job.files.list(f"{job.key(1)}/windows/state/") if file.key.endswith(".zip")]
+    damaged = max(versions, key=lambda file: int(Path(file.key).name.partition("_")[0]))
+    job.files.write(damaged.key, job.files.read(damaged.key)[:-1])
+    beside = [copy for copy in copies(tmp_path) if copy.name == Path(damaged.key).name]
+
+    with_copies = judged(job)
+    (tmp_path / "copies").rename(tmp_path / "elsewhere")
+    without = judged(job)
+
+    assert beside, "its copy is whole"
+    assert with_copies == without
+    selection, plan = with_copies
+    rejected = {each.number: each.file for each in selection.candidates if not each.accepted}
+    assert str(rejected[newest]).endswith(Path(damaged.key).name)
+    assert plan.source_id != str(newest)
+    assert plan.verdict is Verdict.SAFE
+
+
+def judged(job: LayeredJob) -> tuple[Selection, RestorePlan]:
+    """Verify the checkpoints, and plan a restore."""
+    plan = job.job.plan_restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
+    return job.job.select(), plan.model_copy(update={"age_seconds": 0, "created_at": NEVER})
 
 
 @pytest.mark.hours

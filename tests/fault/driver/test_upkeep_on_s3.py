@@ -96,12 +96,12 @@ def test_a_directory_that_is_gone_is_replaced_by_the_newest_checkpoint_of_an_ear
     job.stream.feed(3)
     job.submit()
     job.await_read(1)
-    published(job, 1)
+    job.await_published(1)
     job.kill()
     job.recover()
     job.stream.feed(1)
     job.await_read(2)
-    published(job, 2)
+    job.await_published(2)
     job.kill()
     for file in job.files.list(f"{job.key(2)}/"):
         job.files.delete(file.key)
@@ -124,14 +124,3 @@ def test_a_directory_that_is_gone_is_replaced_by_the_newest_checkpoint_of_an_ear
     assert run.newest.exit is None
     terminate_and_compare(job, 5)
     assert job.await_result().state is JobState.FINISHED
-
-
-def published(job: LayeredJob, epoch: int) -> None:
-    """Wait until the newest checkpoint holds all that an epoch has read."""
-
-    def is_published() -> bool:
-        newest = next(iter(job.job.checkpoints.list()), None)
-        now = job.progress(epoch)
-        return newest is not None and newest.cut["windows"] == now.committed == now.planned
-
-    job.await_alive(is_published, "a checkpoint of the last batch")

@@ -120,6 +120,10 @@ def empty_note(copy: Path) -> None:
     note(copy).write_text("")
 
 
+def of_another_file(copy: Path) -> None:
+    note(copy).write_text(note(copy).read_text().replace(copy.name, f"1{copy.name}"))
+
+
 def gone(copy: Path) -> None:
     copy.unlink()
 
@@ -139,7 +143,7 @@ def note(copy: Path) -> Path:
     return copy.with_name(copy.name + ".note")
 
 
-DAMAGES = [flip, cut, without_note, of_another_format, empty_note, gone, a_link, a_link_to_a_loop]
+DAMAGES = [flip, cut, without_note, of_another_format, of_another_file, empty_note, gone, a_link, a_link_to_a_loop]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

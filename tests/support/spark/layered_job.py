@@ -106,6 +106,16 @@ class LayeredJob(SupervisedJob):
         key = self.key(epoch)
         return progress(self.area.tree(drain_key(key)) / "windows").planned if key else -1
 
+    def await_published(self, epoch: int) -> None:
+        """Wait until the newest checkpoint holds all that an epoch has read."""
+
+        def is_published() -> bool:
+            newest = next(iter(self.job.checkpoints.list()), None)
+            now = self.progress(epoch)
+            return newest is not None and newest.cut["windows"] == now.committed == now.planned
+
+        self.await_alive(is_published, "a checkpoint of the last batch")
+
     def content(self, epoch: int) -> dict[str, str]:
         """Return file -> digest of all that an epoch has written."""
         return {

@@ -16,7 +16,7 @@ import java.util.regex.Pattern;
 import java.util.zip.CRC32C;
 
 /**
- * One copy: a file under the name of its primary, and a note with its length and checksum.
+ * One copy: a file under the name of its primary, and a note with its length, its checksum and that name.
  *
  * <p>The note comes first and the name last: a file without its note, or with the note of another, is no copy.
  */
@@ -24,8 +24,8 @@ record Copy(Path file) {
     private static final String NOTE = ".note";
     private static final String UNFINISHED = ".unfinished";
     /** Format of a note: another release may need to say more. */
-    private static final Pattern CONTENT = Pattern.compile("1 (\\d{1,18}) ([0-9a-f]{1,8})\n");
-    private static final int LONGEST = 64;
+    private static final Pattern CONTENT = Pattern.compile("1 (\\d{1,18}) ([0-9a-f]{1,8}) (.+)\n");
+    private static final int LONGEST = 1024;
     private static final int BUFFER = 1 << 18;
 
     static boolean isNote(Path file) {
@@ -45,6 +45,11 @@ record Copy(Path file) {
         return file.resolveSibling(file.getFileName() + NOTE);
     }
 
+    /** The name in its note: two files of state with one name are one file, as Spark gives each a unique id. */
+    private String name() {
+        return file.getFileName().toString();
+    }
+
     /** A name that no other process uses, for what is not a copy yet. */
     Path aside() {
         return file.resolveSibling("." + file.getFileName() + "." + UUID.randomUUID() + UNFINISHED);
@@ -58,7 +63,8 @@ record Copy(Path file) {
     /** Whether the bytes are those that were copied. */
     boolean isWhole() throws IOException {
         Matcher noted = CONTENT.matcher(head(note()));
-        if (!noted.matches()) {
+        // guard: copies-of-other-files-are-read
+        if (!noted.matches() || !noted.group(3).equals(name())) {
             return false;
         }
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
@@ -78,7 +84,7 @@ record Copy(Path file) {
             while (content.hasRemaining() && channel.read(content) >= 0) {
                 // read on
             }
-            return new String(content.array(), 0, content.position(), StandardCharsets.ISO_8859_1);
+            return new String(content.array(), 0, content.position(), StandardCharsets.UTF_8);
         }
     }
 
@@ -103,8 +109,8 @@ record Copy(Path file) {
     void take(Path aside, long length, long crc) throws IOException {
         Path written = aside();
         try {
-            Files.write(written, ("1 " + length + " " + Long.toHexString(crc) + "\n").getBytes(StandardCharsets.US_ASCII),
-                StandardOpenOption.CREATE_NEW);
+            String content = "1 " + length + " " + Long.toHexString(crc) + " " + name() + "\n";
+            Files.write(written, content.getBytes(StandardCharsets.UTF_8), StandardOpenOption.CREATE_NEW);
             // A rename onto another link to the same file does nothing, and both names stay.
             Files.deleteIfExists(file);
             Files.move(written, note(), StandardCopyOption.ATOMIC_MOVE);
