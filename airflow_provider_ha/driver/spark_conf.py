@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress_when_listed
+from airflow_provider_ha.checkpoints.areas.source_logs import compact_sources
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import SOURCES, progress_when_listed
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_commits, read_offsets
-from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
 from airflow_provider_ha.errors import ApplicationRefusedError
 from airflow_provider_ha.jobs.drivers.spark_release import REMOTE_NEXT_STEP, is_local, remote_reason
 
 
 CHECKPOINT_LOCATION = "spark.sql.streaming.checkpointLocation"
 MIN_BATCHES = "spark.sql.streaming.minBatchesToRetain"
+COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 LOG_LEVEL = "spark.log.level"
@@ -114,6 +116,12 @@ def fit_state_format(session: Any, checkpoint: Tree) -> None:
         version = None if provider == ROCKSDB else "1"
     if version is not None and session.conf.get(FORMAT_VERSION, None) != version:
         session.conf.set(FORMAT_VERSION, version)
+
+
+def fit_source_logs(session: Any, checkpoint: WritableTree) -> None:
+    """Compact the logs of a checkpoint's file sources as the session's conf makes Spark expect it."""
+    if checkpoint.names(SOURCES):
+        compact_sources(checkpoint, int(session.conf.get(COMPACT_INTERVAL)))
 
 
 def _has_state(checkpoint: Tree) -> bool:

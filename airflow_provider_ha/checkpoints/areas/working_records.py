@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import ClassVar
 
 from airflow_provider_ha.checkpoints.model import BatchEntry, QuerySink, QuerySources
@@ -156,68 +156,6 @@ def put_offsets(directory: WritableTree, entry: BatchEntry) -> None:
         reason = f"batch {entry.batch} cannot follow: {planned} is planned and {committed} is committed"
         raise CheckpointCorruptError(f"{OFFSETS}/{entry.batch}", reason)
     directory.write(name, entry.offsets.encode())
-
-
-def write_sources(directory: WritableTree, entries: Iterable[BatchEntry], *, interval: int = 10) -> None:
-    """Continue the file sources' logs of a fork up to the last of *entries*.
-
-    The complete log may precede the batches, which are put back one by one: a batch reads only its own range.
-
-    :param directory: A fork that ends before the first entry; its logs are own files, or links that stay unchanged.
-    :param entries: Recorded batches, ascending, that follow the fork's last one without a gap.
-    :param interval: Compaction interval for a log without a compact entry
-        (``spark.sql.streaming.fileSource.log.compactInterval``).
-    :raises CheckpointCorruptError: An entry of a log is not among the records.
-    """
-    lines: dict[str, dict[int, tuple[str, ...]]] = {}
-    wanted: dict[str, int] = {}
-    for entry in entries:
-        for source, last in entry.log_offsets.items():
-            wanted[source] = max(last, wanted.get(source, -1))
-            lines.setdefault(source, {}).update(_by_log_offset(entry.sources.get(source, ())))
-    for source, last in wanted.items():
-        _continue_log(directory, f"{SOURCES}/{source}", lines[source], last, interval)
-
-
-def compact_interval(compact: Iterable[int], default: int) -> int:
-    """Return the interval that Spark derives from existing compact entries (CompactibleFileStreamLog).
-
-    :param default: The configured interval, used without compact entries.
-    """
-    found = sorted(compact)
-    if not found:
-        return default
-    if len(found) > 1:
-        return found[-1] - found[-2]
-    length = found[0] + 1
-    if default < length // 2:
-        return next((n for n in range(default, length // 2 + 1) if length % n == 0), length)
-    return length
-
-
-def _continue_log(
-    directory: WritableTree, name: str, lines: dict[int, tuple[str, ...]], last: int, default: int
-) -> None:
-    existing = CompactibleLog(directory, name)
-    compact = [number for number, path in existing.entries.items() if path.endswith(COMPACT)]
-    interval = compact_interval(compact, default)
-    last_entry, count = existing.last(), len(existing.closure(existing.last()))
-    past = [line for number in range(last_entry - count + 1, last_entry + 1) for line in existing.lines(number)]
-    for number in range(last_entry + 1, last + 1):
-        own = lines.get(number)
-        if own is None:
-            raise CheckpointCorruptError(f"{name}/{number}", "the records do not contain its lines")
-        past.extend(own)
-        whole = (number + 1) % interval == 0
-        content = "\n".join(["v1", *(past if whole else own)])
-        directory.write(f"{name}/{number}{COMPACT if whole else ''}", content.encode())
-
-
-def _by_log_offset(lines: Iterable[str]) -> dict[int, tuple[str, ...]]:
-    grouped: dict[int, list[str]] = {}
-    for line in lines:
-        grouped.setdefault(int(json.loads(line)["batchId"]), []).append(line)
-    return {number: tuple(own) for number, own in grouped.items()}
 
 
 def _own_lines(directory: Tree, source: str, first: int, last: int) -> Iterator[str]:

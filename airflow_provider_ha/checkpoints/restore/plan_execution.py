@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from airflow_provider_ha.checkpoints.areas.source_logs import write_sources
 from airflow_provider_ha.checkpoints.areas.work_area import WorkArea
-from airflow_provider_ha.checkpoints.areas.working_records import write_sources
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.ownership import Owner
 from airflow_provider_ha.checkpoints.plan_model import RestorePlan

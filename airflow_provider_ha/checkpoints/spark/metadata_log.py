@@ -96,6 +96,11 @@ class CompactibleLog:
         """Entry -> name, ascending."""
         return dict(self._names)
 
+    @property
+    def compact(self) -> tuple[int, ...]:
+        """The compact entries, ascending."""
+        return tuple(entry for entry, name in self._names.items() if name.endswith(COMPACT))
+
     def last(self) -> int:
         """Return the highest entry; -1 without one."""
         return max(self._names, default=-1)

@@ -119,6 +119,9 @@ class WritableTree(Tree, Protocol):
     def __truediv__(self, place: str) -> WritableTree:
         """Return a directory below this one."""
 
+    def fresh(self, *places: str) -> WritableTree:
+        """Return the same directory as it is now."""
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file durably, replacing an existing one; it appears complete or not at all.
 

@@ -23,7 +23,7 @@ from airflow_provider_ha.checkpoints.sinks.sink_registry import sink_connector
 from airflow_provider_ha.checkpoints.sinks.unread_sinks import FOREACH_BATCH
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.places import StorageAccess
-from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.spark.tree import WritableTree
 from airflow_provider_ha.driver.checkpointing.publisher import Publisher
 from airflow_provider_ha.driver.context import FencedFunction
 from airflow_provider_ha.driver.jvm.component import Component
@@ -35,7 +35,7 @@ from airflow_provider_ha.driver.queries.query_stop import stop_aside, stop_toget
 from airflow_provider_ha.driver.queries.resting_queries import EndedQuery, RestingQuery, described
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, begins_anew, notes
 from airflow_provider_ha.driver.script import EXIT_SECONDS, Lifecycle
-from airflow_provider_ha.driver.spark_conf import fit_state_format
+from airflow_provider_ha.driver.spark_conf import fit_source_logs, fit_state_format
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
@@ -50,7 +50,7 @@ class DrainFork:
     :param location: Its URI, as Spark receives it.
     """
 
-    directory: Tree
+    directory: WritableTree
     location: str
 
 
@@ -110,6 +110,7 @@ class DrainStarter:
         directory = self._fork.directory / checked.name
         planned = progress(directory).planned
         fit_state_format(session, directory.fresh())
+        fit_source_logs(session, directory.fresh())
         if planned < 0:  # it never had a batch: its drain is empty, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)

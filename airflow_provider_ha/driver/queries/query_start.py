@@ -22,7 +22,7 @@ from airflow_provider_ha.checkpoints.sinks.sink_type import QueryMemory, SinkCon
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress, progress_when_listed
 from airflow_provider_ha.checkpoints.spark.metadata_log import read_query_id
 from airflow_provider_ha.checkpoints.spark.places import is_s3
-from airflow_provider_ha.checkpoints.spark.tree import Tree
+from airflow_provider_ha.checkpoints.spark.tree import Tree, WritableTree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.driver.checkpointing.origin import Origin, OriginKind
 from airflow_provider_ha.driver.context import FencedFunction
@@ -48,7 +48,7 @@ from airflow_provider_ha.driver.queries.writer_notes import (
     sink_word,
 )
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.driver.spark_conf import check_master, fit_state_format
+from airflow_provider_ha.driver.spark_conf import check_master, fit_source_logs, fit_state_format
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     ConfigurationError,
@@ -248,7 +248,7 @@ class QueryStarter:
             self._origin.reach,
         )
 
-    def _prepare(self, checked: CheckedWriter, directory: Tree) -> tuple[ReplayStep, ...]:
+    def _prepare(self, checked: CheckedWriter, directory: WritableTree) -> tuple[ReplayStep, ...]:
         """Seed a new output directory, and return the batches to execute before the start.
 
         :param directory: Checkpoint of the query, listed for this start.
@@ -256,6 +256,7 @@ class QueryStarter:
         if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
             check_fit(checked.name, directory, checked.writer, self._way_back)
         fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
+        fit_source_logs(checked.writer._spark, directory)  # noqa: SLF001  # as above
         reached, sink = -1, described(checked.sink)
         reach = self._origin.reach
         connector, memory = sink_connector(sink, reach), query_memory(sink, reach)

@@ -20,9 +20,9 @@ from airflow_provider_ha.checkpoints.spark.metadata_log import NEVER
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
-from airflow_provider_ha.jobs.submit.requests import RestoreRequest
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy

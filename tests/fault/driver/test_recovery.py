@@ -15,6 +15,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.removal.cleanup import clean_up
 from airflow_provider_ha.jobs.runs.submissions import SubmissionExit
+from airflow_provider_ha.jobs.submit.requests import LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters.submit_helpers import alive
 from tests.support.spark.driver_helpers import PATIENCE
@@ -225,6 +226,32 @@ def test_run_that_is_given_up_in_the_middle_of_its_drain_is_restored_exactly(gat
     job.await_committed(epoch, drained)
 
     terminate_and_compare(job, 3)
+
+
+@pytest.mark.long
+@pytest.mark.hours
+def test_a_restore_rebuilds_the_log_of_a_source_with_the_interval_of_its_session(gated: Gated) -> None:
+    """The interval is not Spark's default, and no entry up to the cut is compact."""
+    job = gated()
+    job.conf["spark.sql.streaming.fileSource.log.compactInterval"] = "3"
+    job.options = job.options.model_copy(update={"retained_checkpoints": 100})
+    job.stream.feed(1)
+    job.submit()
+    job.await_alive(lambda: bool(job.job.snapshot().checkpoint_numbers), "a checkpoint")
+    job.stream.feed(5)
+    job.await_read(1)
+    job.kill()
+
+    first = f"checkpoint-{min(job.job.snapshot().checkpoint_numbers)}"
+    job.job.restore(
+        RestoreRequest(job_id=job.job_id, request_id="again", start_from=first, if_lost=LostRunPolicy.RESTART)
+    )
+    epoch = wait_until(partial(leading, job, run=2), timeout=PATIENCE, what="the leader of the restored run")
+    job.stream.feed(1)
+    job.await_read(epoch)
+
+    assert "is executed again into noop" in job.log(newest_only=True)
+    terminate_and_compare(job, 7)
 
 
 @pytest.mark.long

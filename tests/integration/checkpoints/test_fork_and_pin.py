@@ -10,12 +10,11 @@ import pytest
 from airflow_provider_ha.checkpoints.areas.drain import MAXIMUM_WATERMARK, write_drain_entry
 from airflow_provider_ha.checkpoints.areas.linked_work_area import LinkedWorkArea, fork
 from airflow_provider_ha.checkpoints.areas.pins import pin, sink_directory
+from airflow_provider_ha.checkpoints.areas.source_logs import compact_sources, write_sources
 from airflow_provider_ha.checkpoints.areas.working_records import (
-    compact_interval,
     put_offsets,
     read_entry,
     record,
-    write_sources,
 )
 from airflow_provider_ha.checkpoints.restore.plan_execution import prepare_recovery
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog, sink_log
@@ -150,7 +149,7 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 
     write_sources(LocalTree(forked), entries)
 
-    assert source_names(forked) == ["10", "11.compact", "12", "3.compact", "7.compact", "8", "9"]
+    assert source_names(forked) == ["10", "11", "12", "3.compact", "7.compact", "8", "9"]
     rebuilt, original = (CompactibleLog(LocalTree(place), "sources/0") for place in (forked, stats))
     assert [own_lines(rebuilt, k) for k in range(8, 13)] == [own_lines(original, k) for k in range(8, 13)]
     assert content(stats) == before
@@ -159,19 +158,12 @@ def test_records_rebuild_the_source_log_that_spark_wrote(stats: Path, tmp_path: 
 def test_a_rebuilt_log_compacts_where_spark_looks_for_it(stats: Path, tmp_path: Path) -> None:
     fork(stats, tmp_path / "fork", batch=1, keep_planned=False)
 
-    write_sources(LocalTree(tmp_path / "fork"), record(LocalTree(stats), after=1), interval=4)
+    write_sources(LocalTree(tmp_path / "fork"), record(LocalTree(stats), after=1))
+    compact_sources(LocalTree(tmp_path / "fork"), 4)
 
     assert source_names(tmp_path / "fork") == source_names(stats)
     compact = CompactibleLog(LocalTree(tmp_path / "fork"), "sources/0").lines(11)
     assert compact == CompactibleLog(LocalTree(stats), "sources/0").lines(11)
-
-
-@pytest.mark.parametrize(
-    ("compact", "default", "interval"),
-    [([], 10, 10), ([9], 10, 10), ([19], 10, 20), ([29], 10, 10), ([3], 10, 4), ([19, 29], 4, 10), ([10], 4, 11)],
-)
-def test_the_interval_is_the_one_that_spark_derives(compact: list[int], default: int, interval: int) -> None:
-    assert compact_interval(compact, default) == interval
 
 
 def test_a_missing_record_is_not_papered_over(stats: Path, tmp_path: Path) -> None:

@@ -140,6 +140,21 @@ def test_copied_logs_keep_their_interval(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(500)
+def test_a_log_with_one_compact_entry_is_compacted_where_spark_looks(tmp_path: Path) -> None:
+    """As Spark leaves it when it retains few batches: from ``7.compact`` alone it derives two, not four."""
+    live, out = job(tmp_path, "alone")
+    die_in(10, live / QUERY, out / LOG)
+    (live / QUERY / "sources/0/3.compact").unlink()
+
+    continue_query([{"checkpoint": live / QUERY, "out": out, "interval": 2}], tmp_path)
+
+    assert_exact(out, FILES + MORE)
+
+
+@pytest.mark.hours
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(500)
 def test_another_job_goes_on_with_the_old_output_or_with_an_empty_one(tmp_path: Path) -> None:
     spec, outputs = [], {}
     for mode in ("continue", "fresh"):

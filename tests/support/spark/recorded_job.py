@@ -23,7 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_ha.checkpoints.areas.working_records import put_offsets, write_sources
+from airflow_provider_ha.checkpoints.areas.source_logs import compact_sources, write_sources
+from airflow_provider_ha.checkpoints.areas.working_records import put_offsets
 from airflow_provider_ha.checkpoints.model import BatchEntry
 from airflow_provider_ha.checkpoints.restore.plan_execution import decide_start
 from airflow_provider_ha.checkpoints.sinks.file_sink_log import FileSinkLog
@@ -192,9 +193,11 @@ def _continue(path: Path) -> None:
         for key, value in _interval(item["interval"]).items():
             spark.conf.set(key, value)
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
+        compact_sources(LocalTree(checkpoint), item["interval"])
         for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
             if step.entry is not None:
                 write_sources(LocalTree(checkpoint), [step.entry])
+                compact_sources(LocalTree(checkpoint), item["interval"])
                 put_offsets(LocalTree(checkpoint), step.entry)
             writer = _writer(spark, source, out, checkpoint, noop=step.into == "noop")
             writer.trigger(once=True).start().awaitTermination()
