@@ -109,8 +109,9 @@ class DrainStarter:
         checked = check_writer(writer, path, self._fork.location, frozenset())
         directory = self._fork.directory / checked.name
         planned = progress(directory).planned
-        fit_state_format(session, directory.fresh())
-        fit_source_logs(session, directory.fresh())
+        listed = directory.fresh()
+        fit_state_format(session, listed)
+        fit_source_logs(session, listed)
         if planned < 0:  # it never had a batch: its drain is empty, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)
