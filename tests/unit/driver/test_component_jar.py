@@ -14,6 +14,7 @@ from airflow_provider_ha import __version__
 from airflow_provider_ha.errors import ConfigurationError
 from airflow_provider_ha.jobs.options.conf import component_jar
 from java.build_component import ROOT, CompileError, NoJdkError, build, compile_to, made_from
+from tests.support.s3.s3a_jars import s3a_jars
 
 
 pytestmark = pytest.mark.slow
@@ -76,7 +77,8 @@ def test_the_stubs_are_not_in_it(built: Path) -> None:
 def test_the_stubs_match_the_real_classes(built: Path, tmp_path: Path) -> None:
     import pyspark
 
-    compile_to(tmp_path, class_path=f"{Path(pyspark.__file__).parent}/jars/*")
+    own = f"{Path(pyspark.__file__).parent}/jars/*"
+    compile_to(tmp_path, class_path=":".join([own, *map(str, s3a_jars())]))
 
     real = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in tmp_path.rglob("*.class")}
     assert real == _classes(build(built))
