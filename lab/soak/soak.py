@@ -196,7 +196,7 @@ def endure(folder: Path, seconds: float, seed: int) -> Endured:
         finally:
             left = soak.end()
         history = read(soak.histories)
-    # At the time of the last event: that nobody leads after the last process has died is no fault.
+    # At the time of the last event: that no process leads after the last process has died is no fault.
     history.append(Event(history[-1].at, "nemesis", "left", left | before.gained()))
     disagreements, found = soak.disagreements(), check(history)
     excused = [one for one in found if disagreements and one.invariant is Invariant.ONE_BELIEVER]

@@ -50,7 +50,7 @@ def compact_sources(directory: WritableTree, configured: int) -> None:
     :param configured: The session's ``spark.sql.streaming.fileSource.log.compactInterval``.
     :raises CheckpointCorruptError: An entry of a log is damaged or missing.
     """
-    for source in names(directory, SOURCES):
+    for source in names(directory, SOURCES) if configured > 0 else ():  # Spark refuses 0, in its own words
         log = CompactibleLog(directory, f"{SOURCES}/{source}")
         interval, last = compact_interval(log.compact, configured), log.last()
         newest = log.newest_compact(last)

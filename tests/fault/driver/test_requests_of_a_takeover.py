@@ -27,7 +27,7 @@ from tests.support.spark.layered_job import LayeredJob, on_s3
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mark.timeout(900)]
-MOST = {"bind": 33, "start": 35, "commit": 110}  # 29, 23 and 78 measured
+MOST = {"bind": 33, "start": 35, "commit": 110}  # 31, 21 and 67 measured
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 LISTED = re.compile(r"[?&]prefix=([^&]*)")
 

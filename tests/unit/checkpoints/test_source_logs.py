@@ -52,6 +52,7 @@ def plain(first: int, last: int) -> list[str]:
         pytest.param(plain(0, 8), 4, [3, 7], id="rebuilt over two intervals"),
         pytest.param(["3.compact", "7.compact", *plain(8, 12)], 2, [11], id="rebuilt after two compactions"),
         pytest.param(plain(0, 8), 10, [], id="too short"),
+        pytest.param(plain(0, 8), 0, [], id="of an interval that Spark refuses"),
     ],
 )
 def test_entries_that_spark_looks_for_are_written(

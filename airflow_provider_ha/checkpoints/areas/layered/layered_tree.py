@@ -54,9 +54,13 @@ class Bases:
             if not begun:
                 return None
             known = None
-        with self._lock:
-            self._known[directory] = known
+        self.made(directory, known)
         return known
+
+    def made(self, directory: str, base: Base | None) -> None:
+        """Remember what was read, or written by this process."""
+        with self._lock:
+            self._known[directory] = base
 
 
 class LayeredReader:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,6 +49,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import (
 )
 from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.files import opened, read
+from airflow_provider_ha.checkpoints.spark.object_tree import AT_ONCE
 from airflow_provider_ha.checkpoints.spark.operators import checked_by, relocated
 from airflow_provider_ha.checkpoints.spark.places import is_local, local_path, output_place
 from airflow_provider_ha.checkpoints.spark.tree import Tree
@@ -178,8 +180,9 @@ class LayeredWorkArea:
         tree = FencedTree(self._reader(), f"{check_key(key)}/")
         self._listed = {**self._listed, key: tree}
         try:
-            logs = [f"{query}/{log}" for query in queries(tree) for log in (OFFSETS, COMMITS)]
-            newest = [f"{log}/{number}" for log in logs for number in numbers(tree, log)[-2:]]
+            # The last offsets may be the fence, and the boundaries of a batch begin in the entry before its own.
+            logs = [(f"{query}/{log}", last) for query in queries(tree) for log, last in ((OFFSETS, 3), (COMMITS, 2))]
+            newest = [f"{log}/{number}" for log, last in logs for number in numbers(tree, log)[-last:]]
             tree.expect((STARTED_FILE, UNPUBLISHED_FILE, *newest))  # every recovery reads them
             yield
         finally:
@@ -336,6 +339,7 @@ class LayeredWorkArea:
 
     def _make_base(self, target: str, base: Base) -> None:
         self._files.create(f"{target}/{FILE}", base.to_bytes())
+        self._bases.made(target, base)
 
     def _names(self, query: str) -> set[str]:
         """Return the names directly in a query directory, own and inherited."""
@@ -353,7 +357,10 @@ class LayeredWorkArea:
 
         Includes queries that its script was about to start: such a query may write no file once its successor reads.
         """
-        data = self.read(key, STARTED_FILE)  # after the names: a query is noted before it begins
+        working = [f"{key}/{name}" for name in names if not name.startswith(".") and name not in OURS]
+        with ThreadPoolExecutor(AT_ONCE) as pool:  # the bases are needed next: a slow store sends all at once
+            pool.map(self._bases.of, working)
+            data = self.read(key, STARTED_FILE)  # after the names: a query is noted before it begins
         started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED_FILE}") if data is not None else None
         noted = list(started.sinks) if started is not None else []
         begun = self._begun(key, (name for name in names if name not in noted))
