@@ -54,11 +54,11 @@ class Bases:
             if not begun:
                 return None
             known = None
-        self.made(directory, known)
+        self.remember(directory, known)
         return known
 
-    def made(self, directory: str, base: Base | None) -> None:
-        """Remember what was read, or written by this process."""
+    def remember(self, directory: str, base: Base | None) -> None:
+        """Keep what was read, or written by this process."""
         with self._lock:
             self._known[directory] = base
 

@@ -339,7 +339,7 @@ class LayeredWorkArea:
 
     def _make_base(self, target: str, base: Base) -> None:
         self._files.create(f"{target}/{FILE}", base.to_bytes())
-        self._bases.made(target, base)
+        self._bases.remember(target, base)
 
     def _names(self, query: str) -> set[str]:
         """Return the names directly in a query directory, own and inherited."""
@@ -358,7 +358,7 @@ class LayeredWorkArea:
         Includes queries that its script was about to start: such a query may write no file once its successor reads.
         """
         working = [f"{key}/{name}" for name in names if not name.startswith(".") and name not in OURS]
-        with ThreadPoolExecutor(AT_ONCE) as pool:  # the bases are needed next: a slow store sends all at once
+        with ThreadPoolExecutor(AT_ONCE) as pool:  # the bases are read next, and an error of theirs then
             pool.map(self._bases.of, working)
             data = self.read(key, STARTED_FILE)  # after the names: a query is noted before it begins
         started = StartedQueries.from_bytes(data, source=f"{key}/{STARTED_FILE}") if data is not None else None
