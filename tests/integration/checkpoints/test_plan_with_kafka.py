@@ -255,14 +255,15 @@ def test_the_command_asks_the_brokers_that_it_is_told(
     add_checkpoint(source, template[1])
     named = ("--kafka-bootstrap", f"stats={kafka.servers}")
 
-    asked = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named, "--kafka-properties", str(properties), "--json")
-    shown = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named)
+    # As another job: nothing shows that its function writes elsewhere.
+    accepted = ("--accept-verdicts", "LOSS_POSSIBLE")
+    secured = ("--kafka-properties", str(properties))
+    asked = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named, *secured, *accepted, "--json")
+    shown = spark_ha("job", "restore", "--dry-run", *AS_COPY, *named, *accepted)
     unnamed = spark_ha("job", "restore", "--dry-run", *AS_COPY)
     refused = spark_ha("job", "restore", *AS_COPY)
     half = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--accept-unverified", "stats")
-    whole = spark_ha(
-        "job", "restore", "--dry-run", *AS_COPY, "--accept-unverified", "stats", "--accept-verdicts", "LOSS_POSSIBLE"
-    )
+    whole = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--accept-unverified", "stats", *accepted)
     strange = spark_ha("job", "restore", "--dry-run", *AS_COPY, "--kafka-bootstrap", f"stat={kafka.servers}")
 
     partition = json.loads(asked[1])["queries"]["stats"]["inputs"][0]["partitions"][0]
