@@ -99,6 +99,16 @@ def check_master(session: Any, *, allowed: bool) -> None:
         raise ApplicationRefusedError(remote_reason(master), next_step=REMOTE_NEXT_STEP)
 
 
+def fit(session: Any, checkpoint: WritableTree) -> None:
+    """Make a session and the checkpoint of a query that it is about to start agree.
+
+    :param checkpoint: Listed for this start.
+    """
+    fit_state_format(session, checkpoint)
+    if checkpoint.names(SOURCES):
+        compact_sources(checkpoint, int(session.conf.get(COMPACT_INTERVAL)))
+
+
 def fit_state_format(session: Any, checkpoint: Tree) -> None:
     """Set the session's state format to that of the query's checkpoint, or to one that its provider supports.
 
@@ -116,12 +126,6 @@ def fit_state_format(session: Any, checkpoint: Tree) -> None:
         version = None if provider == ROCKSDB else "1"
     if version is not None and session.conf.get(FORMAT_VERSION, None) != version:
         session.conf.set(FORMAT_VERSION, version)
-
-
-def fit_source_logs(session: Any, checkpoint: WritableTree) -> None:
-    """Compact the logs of a checkpoint's file sources as the session's conf makes Spark expect it."""
-    if checkpoint.names(SOURCES):
-        compact_sources(checkpoint, int(session.conf.get(COMPACT_INTERVAL)))
 
 
 def _has_state(checkpoint: Tree) -> bool:

@@ -107,7 +107,7 @@ class CompactibleLog:
 
     def newest_compact(self, upto: int) -> int:
         """Return the newest compact entry up to *upto*; -1 without one."""
-        return max((k for k, name in self._names.items() if name.endswith(COMPACT) and k <= upto), default=-1)
+        return max((k for k in self.compact if k <= upto), default=-1)
 
     def before(self, compact: int) -> str | None:
         """Return the path of the compact entry before that of *compact*; ``None`` for none. Only its name is needed."""

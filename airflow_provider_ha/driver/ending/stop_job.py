@@ -35,7 +35,7 @@ from airflow_provider_ha.driver.queries.query_stop import stop_aside, stop_toget
 from airflow_provider_ha.driver.queries.resting_queries import EndedQuery, RestingQuery, described
 from airflow_provider_ha.driver.queries.writer_notes import SinkSpec, begins_anew, notes
 from airflow_provider_ha.driver.script import EXIT_SECONDS, Lifecycle
-from airflow_provider_ha.driver.spark_conf import fit_source_logs, fit_state_format
+from airflow_provider_ha.driver.spark_conf import fit
 from airflow_provider_ha.errors import HaError, OperationFailedError
 from airflow_provider_ha.jobs.model import DrainedQuery, JobState, Operation, RunEnd
 
@@ -109,9 +109,7 @@ class DrainStarter:
         checked = check_writer(writer, path, self._fork.location, frozenset())
         directory = self._fork.directory / checked.name
         planned = progress(directory).planned
-        listed = directory.fresh()
-        fit_state_format(session, listed)
-        fit_source_logs(session, listed)
+        fit(session, directory.fresh())
         if planned < 0:  # it never had a batch: its drain is empty, and a first batch would be new input
             self._calls.set_format(writer, NOOP)
         withheld = self._withhold_empty(writer)

@@ -48,7 +48,7 @@ from airflow_provider_ha.driver.queries.writer_notes import (
     sink_word,
 )
 from airflow_provider_ha.driver.script import Lifecycle
-from airflow_provider_ha.driver.spark_conf import check_master, fit_source_logs, fit_state_format
+from airflow_provider_ha.driver.spark_conf import check_master, fit
 from airflow_provider_ha.errors import (
     ApplicationRefusedError,
     ConfigurationError,
@@ -255,8 +255,7 @@ class QueryStarter:
         """
         if self._origin.kind is OriginKind.RESTORE:  # later, Spark has taken it once
             check_fit(checked.name, directory, checked.writer, self._way_back)
-        fit_state_format(checked.writer._spark, directory)  # noqa: SLF001  # as above
-        fit_source_logs(checked.writer._spark, directory)  # noqa: SLF001  # as above
+        fit(checked.writer._spark, directory)  # noqa: SLF001  # as above
         reached, sink = -1, described(checked.sink)
         reach = self._origin.reach
         connector, memory = sink_connector(sink, reach), query_memory(sink, reach)

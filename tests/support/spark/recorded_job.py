@@ -193,11 +193,11 @@ def _continue(path: Path) -> None:
         for key, value in _interval(item["interval"]).items():
             spark.conf.set(key, value)
         recorded = [BatchEntry.model_validate(entry) for entry in item["recorded"]]
+        steps = decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch())
+        write_sources(LocalTree(checkpoint), [step.entry for step in steps if step.entry is not None])
         compact_sources(LocalTree(checkpoint), item["interval"])
-        for step in decide_start(progress(LocalTree(checkpoint)), recorded, FileSinkLog(out).max_batch()):
+        for step in steps:
             if step.entry is not None:
-                write_sources(LocalTree(checkpoint), [step.entry])
-                compact_sources(LocalTree(checkpoint), item["interval"])
                 put_offsets(LocalTree(checkpoint), step.entry)
             writer = _writer(spark, source, out, checkpoint, noop=step.into == "noop")
             writer.trigger(once=True).start().awaitTermination()
