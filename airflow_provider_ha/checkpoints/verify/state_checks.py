@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from airflow_provider_ha.checkpoints.spark import files
-from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, STATE, numbers
+from airflow_provider_ha.checkpoints.spark.checkpoint_layout import STATE, numbers
 from airflow_provider_ha.checkpoints.spark.closure import NeededVersion, StateReader
 from airflow_provider_ha.checkpoints.spark.files import FileGoneError, names
 from airflow_provider_ha.checkpoints.spark.metadata_log import CommitsEntry, OffsetsEntry
@@ -128,7 +128,9 @@ def check_removals(subject: VerificationSubject, removed: list[Reason], findings
         for lacks in removed:
             findings.add(Finding(lacks.code, lacks.path, None, lacks.found, _OPERATORS, blocks=None))
     elif subject.kind is Statefulness.UNKNOWN:
-        untouched = subject.directory.keeps_times and not removed
+        # Where no commit is left, the state may have been removed with the commits.
+        # guard: lost-commits-explain-lost-state
+        untouched = subject.directory.keeps_times and subject.logs.commits and not removed
         # guard: removed-state-was-never-there
         findings.add(Finding(Code.STATE_UNKNOWN, STATE, None, _GONE, _NO_STATE, blocks=False if untouched else None))
 
@@ -139,9 +141,7 @@ def removals(subject: VerificationSubject) -> list[Reason]:
     if not root.keeps_times or any(entry.state_ids for entry in subject.logs.commits.values()):
         return []
     if not has_state_directory(root):
-        # If the commits were removed too, that explains the time, and the query without state starts.
-        untold = subject.kind is Statefulness.UNKNOWN and COMMITS in names(root)
-        gone = untold and _is_youngest(root, "", names(root))
+        gone = subject.kind is Statefulness.UNKNOWN and _is_youngest(root, "", names(root))
         return [Reason(Code.STATE_UNKNOWN, STATE, _GONE)] if gone else []
     emptied = [f"{STATE}/{number}" for number in numbers(root, STATE) if not names(root, f"{STATE}/{number}")]
     if emptied:

@@ -205,6 +205,16 @@ def test_a_state_directory_that_was_removed_leaves_the_answer_open(recorded: Rec
     assert (report.startable, report.restorable, told(report)) == (None, [], {"STATE_UNKNOWN state": None})
 
 
+def test_a_state_directory_that_was_removed_with_the_commits_leaves_the_answer_open(recorded: Recorded) -> None:
+    checkpoint = recorded("4.3.0", "hdfs")
+    shutil.rmtree(checkpoint / "state")
+    for commit in (checkpoint / "commits").iterdir():
+        commit.unlink()
+    report = verify(LocalTree(checkpoint))
+
+    assert (report.startable, told(report)["STATE_UNKNOWN state"]) == (None, None)
+
+
 def test_a_state_directory_that_changed_after_its_last_state_leaves_the_answer_open(recorded: Recorded) -> None:
     checkpoint = recorded("4.3.0", "hdfs")
     sound = verify(LocalTree(checkpoint)).startable
