@@ -35,7 +35,7 @@ from airflow_provider_ha.storage.hdfs_store import HdfsStore
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.clones import cloned, lengthened
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from tests.support.hdfs.hdfs_server import Hdfs, hdfs_server
 from tests.support.s3.s3_server import S3Access, real_server
 
@@ -214,10 +214,8 @@ def rows_of(place: Place, rounds: int) -> Iterator[tuple[str, ...]]:
 
 def main() -> None:
     """Measure and print."""
-    sizes = [Size(5, 20, 30), Size(20, 100, 500), Size(100, 100, 2000)]
-    rounds = 5
-    if quick(__doc__ or ""):
-        sizes, rounds = [Size(2, 10, 1)], 1
+    given = effort(__doc__, pairs=5)
+    sizes = [Size(2, 10, 1)] if given.quick else [Size(5, 20, 30), Size(20, 100, 500), Size(100, 100, 2000)]
     columns = ("store", "before Spark starts", "median", "to in place", "ratio", "requests")
     for size in sizes:
         with ExitStack() as stack:
@@ -227,8 +225,8 @@ def main() -> None:
             rows: list[tuple[str, ...]] = []
             for place in places(folder, *servers):
                 put(place.area, made)
-                rows += rows_of(place, rounds)
-            show(f"one query with {size} is taken over, {rounds} rounds", columns, rows)
+                rows += rows_of(place, given.pairs)
+            show(f"one query with {size} is taken over, {given.pairs} rounds", columns, rows)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ from pathlib import Path
 from airflow_provider_ha.host.archives.archive_store import ArchiveStore
 from airflow_provider_ha.host.archives.driver_launch import DriverLaunch, driver_launch
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 
 
 SCRIPT = Path(__file__).parents[1] / "tests" / "apps" / "archived.py"
-ROUNDS = 5
 
 
 def run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
@@ -37,7 +36,7 @@ def run(words: Sequence[str], environment: Mapping[str, str]) -> tuple[float, fl
 
 def main() -> None:
     """Make an archive, measure in turn, and print the table."""
-    rounds = 1 if quick(__doc__) else ROUNDS
+    rounds = effort(__doc__, pairs=5).pairs
     home = find_spark_home(None)
     environment = os.environ | {
         "SPARK_HOME": str(home),

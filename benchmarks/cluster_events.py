@@ -33,7 +33,7 @@ from airflow_provider_ha.triggers import cluster as cluster_trigger  # noqa: E40
 from airflow_provider_ha.triggers.cluster import SparkHaClusterTrigger  # noqa: E402
 from benchmarks.idle_triggers import received  # noqa: E402
 from benchmarks.recovery import fill  # noqa: E402
-from benchmarks.shared import quick, show  # noqa: E402
+from benchmarks.shared import repeat, show  # noqa: E402
 from benchmarks.watches import until  # noqa: E402
 from tests.support.clusters.jobs_helpers import a_leader  # noqa: E402
 
@@ -107,11 +107,10 @@ async def watched(config: HaConfig, idle: float) -> Figures:
     return figures
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    is_quick = quick(__doc__ or "")
     cluster_trigger.__dict__["ClusterView"] = Looking
-    count, idle = (50, 6.0) if is_quick else (1000, 60.0)
+    count, idle = (50, 6.0) if quick else (1000, 60.0)
     logging.disable(logging.WARNING)
     rows = []
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
@@ -137,4 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

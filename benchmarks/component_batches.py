@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.counted import KINDS, counting_proxy
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from java.build_component import build
 from tests.support.ivy import Wanted, jars
 from tests.support.s3.s3_server import S3Access, real_server
@@ -143,7 +143,8 @@ def requests_of_a_batch(manager: str, s3: S3Access, batches: int) -> dict[str, f
 
 def main() -> None:
     """Measure and print."""
-    rounds, batches = (1, 10) if quick(__doc__ or "") else (5, 100)
+    given = effort(__doc__, pairs=5)
+    rounds, batches = given.pairs, 10 if given.quick else 100
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory() as folder, real_server() as s3:
         os.chdir(Path(folder))  # where Spark leaves what it leaves

@@ -32,7 +32,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.component_batches import SPARK, requests_of_a_batch
 from benchmarks.counted import KINDS, counting_proxy
 from benchmarks.failover_sides import CONF, PATIENCE, QUERY, SCRIPT
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.layered_job import s3a_class_path
 from tests.system.harness.observer import JobObserver
@@ -129,11 +129,11 @@ def row(pace: Pace, name: str, requests: Mapping[str, float], baseline: float) -
     return f"{pace.seconds} s", name, *numbers, f"{usd(requests):,.2f}", f"{usd(requests) / baseline:.2f}"
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
     paces = [Pace(1, 90), Pace(10, 18), Pace(60, 4)]
     batches = 100
-    if quick(__doc__ or ""):
+    if quick:
         paces, batches = [Pace(1, 2)], 3
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     logging.disable(logging.WARNING)  # the ends of jobs
@@ -158,4 +158,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

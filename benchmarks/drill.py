@@ -19,7 +19,7 @@ from airflow_provider_ha.clock import SystemClock
 from airflow_provider_ha.jobs.drivers.driver_spec import host_environment
 from airflow_provider_ha.jobs.verification.job_drill import Stopwatch
 from airflow_provider_ha.jobs.verification.job_verification import ProofOptions, prove_cut
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -84,9 +84,9 @@ def steps(place: Path, application: Application) -> Mapping[str, float]:
     return {**watch.seconds, "total": watch.total}
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print; the run of Spark that makes the checkpoints is the baseline."""
-    quick(__doc__ or "")  # there is nothing that could be left out
+    del quick  # there is nothing that could be left out
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         application = checkpoints(Path(folder), PARTITIONS)
@@ -103,4 +103,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

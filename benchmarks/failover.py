@@ -10,7 +10,6 @@ all rounds. ``--slow-store`` keeps all checkpoints in a real S3 server, behind a
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ from benchmarks.failover_sides import (
     WithStandby,
 )
 from benchmarks.local_recovery import slow_proxy
-from benchmarks.shared import median, show
+from benchmarks.shared import command, effort, median, show
 from tests.support.s3.s3_server import real_server
 from tests.support.spark.layered_job import on_s3
 from tests.support.spark.supervised_job import recoverer
@@ -64,13 +63,11 @@ def failover(side: Side, job_id: str, *, jvm: bool) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round, few keys")
+    parser = command(__doc__)
     parser.add_argument("--airflow", action="store_true", help="another kind, through a real Airflow")
     parser.add_argument("--slow-store", action="store_true", help="checkpoints on S3, with 30 ms for each request")
-    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
     options = parser.parse_args()
-    rounds = 1 if options.quick else options.rounds
+    rounds = effort(options, pairs=5).pairs
     arguments = ["1000", "100"] if options.quick else ["20000", "100000"]
     took: dict[str, list[float]] = {}
     with ExitStack() as stack:

@@ -23,10 +23,9 @@ from airflow_provider_ha.coordination.election import acquire
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths
 from airflow_provider_ha.jobs.observe import create_job
-from benchmarks.shared import quick
+from benchmarks.shared import effort
 
 
-ROUNDS = 500
 PAYLOAD = b"x" * 512
 
 
@@ -39,7 +38,7 @@ def microseconds(write: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    rounds = 10 if quick(__doc__ or "") else ROUNDS
+    rounds = effort(__doc__, pairs=500, few=10).pairs
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         coordinator = KazooCoordinator.connect(config)

@@ -32,7 +32,7 @@ from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.component_batches import OWN, batch_of, conf
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 from tests.support.s3.s3_server import S3Access, real_server
 
 
@@ -190,9 +190,9 @@ def played(s3: S3Access, size: Size) -> tuple[Bytes, Bytes, int]:
     return before, measured(area, files, lost), progress(area.tree(lost) / QUERY).committed + 1
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    size = Size(1, 4, 100, 200) if quick(__doc__ or "") else Size(20, 48, 2000, 400_000)
+    size = Size(1, 4, 100, 200) if quick else Size(20, 48, 2000, 400_000)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory() as folder, real_server() as s3:
         os.chdir(Path(folder))  # where Spark leaves what it leaves
@@ -205,4 +205,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

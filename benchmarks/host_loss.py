@@ -8,7 +8,6 @@ host comes back with an empty disk before the next one.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import tempfile
 import time
@@ -27,7 +26,7 @@ from airflow_provider_ha.jobs.options.job_spec import JobSpec
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import CONF, PATIENCE, SCRIPT
-from benchmarks.shared import median, show
+from benchmarks.shared import effort, median, show
 from tests.support.clusters.standalone_cluster import StandaloneCluster, TestHost, command_of, standalone_cluster
 from tests.support.s3.s3_server import real_server
 from tests.support.spark.layered_job import on_s3, s3a_class_path
@@ -145,10 +144,7 @@ def submit(client: HaClient, cluster: StandaloneCluster, arguments: list[str]) -
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round, few keys")
-    parser.add_argument("--rounds", type=int, default=3, help="alternating rounds")
-    options = parser.parse_args()
+    given = effort(__doc__, pairs=3)
     logging.disable(logging.WARNING)  # connections that break are what this is about
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -158,9 +154,9 @@ def main() -> None:
         cluster = stack.enter_context(standalone_cluster(folder / "cluster", hosts=2))
         client = stack.enter_context(HaClient.open(config))
         stack.enter_context(recoverer(config))
-        submit(client, cluster, ["1000", "100"] if options.quick else ["20000", "100000"])
+        submit(client, cluster, ["1000", "100"] if given.quick else ["20000", "100000"])
         job = Measured(cluster, JobObserver(config, client.coordinator, JOB, open_work_area(config)))
-        drivers, hosts = measure(job, config, 1 if options.quick else options.rounds)
+        drivers, hosts = measure(job, config, given.pairs)
     rows = [
         row(name, [each[index] for each in drivers], [each[index] for each in hosts])
         for index, name in enumerate(PHASES)

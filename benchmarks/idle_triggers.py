@@ -36,7 +36,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper  # noqa:
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths  # noqa: E402
 from airflow_provider_ha.jobs.model import QueryStatus  # noqa: E402
 from airflow_provider_ha.triggers.job import SparkHaJobTrigger  # noqa: E402
-from benchmarks.shared import quick, show  # noqa: E402
+from benchmarks.shared import repeat, show  # noqa: E402
 from benchmarks.watches import Gaps, until  # noqa: E402
 from tests.support.airflow_stats import initialized  # noqa: E402
 from tests.support.clusters.jobs_helpers import NOON, a_leader, a_status, submit  # noqa: E402
@@ -219,10 +219,9 @@ def by_kazoo_alone(config: HaConfig, jobs: list[JobPaths]) -> Cost:
     return cost
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    is_quick = quick(__doc__ or "")
-    count, idle = (100, 2.0) if is_quick else (5000, 60.0)
+    count, idle = (100, 2.0) if quick else (5000, 60.0)
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
@@ -276,4 +275,4 @@ def _gap(gaps: Gaps) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

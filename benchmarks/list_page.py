@@ -39,20 +39,19 @@ from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.storage.open_storage import open_store
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.recovery import fill
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from tests.support.browser import browser
 from tests.support.mounted_page import Page, mounted, serving
 
 
-ROUNDS = 5
 _PAINT = "performance.getEntriesByName('first-contentful-paint')"
 SILENT = "silent"  # cluster whose storage does not answer
 
 
 def main() -> None:
     """Measure and print."""
-    is_quick = quick(__doc__ or "")
-    count, rounds = (50, 1) if is_quick else (1000, ROUNDS)
+    given = effort(__doc__, pairs=5)
+    count, rounds = 50 if given.quick else 1000, given.pairs
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         cluster = ClusterPaths(config.root, config.cluster_id)

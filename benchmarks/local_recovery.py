@@ -7,7 +7,6 @@ its own state, so that its copies are always those of its last run; the sides al
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.component_batches import OWN, conf
-from benchmarks.shared import median, show
+from benchmarks.shared import command, effort, median, show
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, s3_proxy
 from tests.support.s3.s3_server import S3Access, real_server
 
@@ -179,13 +178,12 @@ def cost(s3: S3Access, folder: Path, pairs: int, batches: int) -> list[tuple[str
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="measure a little only")
-    parser.add_argument("--pairs", type=int, default=5, help="alternating rounds")
+    parser = command(__doc__)
     parser.add_argument("--sizes", type=int, nargs="*", default=[30, 500, 2000], help="megabytes of state")
     parser.add_argument("--batches", type=int, default=100, help="batches whose time is compared; 0 compares none")
     chosen = parser.parse_args()
-    pairs, sizes, batches = (1, [5], 5) if chosen.quick else (chosen.pairs, chosen.sizes, chosen.batches)
+    pairs = effort(chosen, pairs=5).pairs
+    sizes, batches = ([5], 5) if chosen.quick else (chosen.sizes, chosen.batches)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory() as name, real_server() as s3:
         folder = Path(name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from benchmarks.clones import cloned, lengthened
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 
 
 RELEASE = "4.2.0"
@@ -47,7 +47,8 @@ def check(checkpoint: Path, versions: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    rounds, partitions, versions = (2, 10, 20) if quick(__doc__ or "") else (15, 200, 120)
+    given = effort(__doc__, pairs=15, few=2)
+    rounds, (partitions, versions) = given.pairs, (10, 20) if given.quick else (200, 120)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = cloned("hdfs", Path(folder) / "many", partitions)
         lengthened(checkpoint, versions)

@@ -19,11 +19,8 @@ from rich.table import Table
 from airflow_provider_ha.checkpoints.areas.pins import pin
 from airflow_provider_ha.checkpoints.spark.checkpoint_layout import progress
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
-from benchmarks.shared import quick
+from benchmarks.shared import effort
 from tests.support.spark import corpus
-
-
-ROUNDS = 50
 
 
 def milliseconds(work: Callable[[], object]) -> float:
@@ -35,7 +32,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    rounds = 3 if quick(__doc__ or "") else ROUNDS
+    rounds = effort(__doc__, pairs=50, few=3).pairs
     with tempfile.TemporaryDirectory() as folder:
         live = Path(folder) / "live"
         corpus.checkpoint_copy("rocksdb2", live / "query")

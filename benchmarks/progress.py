@@ -21,7 +21,7 @@ from airflow_provider_ha.checkpoints.spark.checkpoint_layout import COMMITS, OFF
 from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.driver.checkpointing.progress import BatchRecorder
 from airflow_provider_ha.driver.checkpointing.publish_loop import TICK_SECONDS
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 
 
 RETAINED = 100  # batches, Spark's own default
@@ -158,9 +158,9 @@ def listened(bench: Bench, batches: int) -> tuple[list[float], int, float]:
     return [bench.since_commit(batch, moment) for batch, moment in listener.seen.items()], added, spent
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    batches, rounds = (3, 50) if quick(__doc__ or "") else (20, 5000)
+    batches, rounds = (3, 50) if quick else (20, 5000)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder))
@@ -196,4 +196,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

@@ -32,7 +32,7 @@ from airflow_provider_ha.jobs.observe import survey
 from airflow_provider_ha.storage.blobs import put_blob
 from airflow_provider_ha.storage.object_store import ObjectStore
 from airflow_provider_ha.storage.open_storage import open_store
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission
 
 
@@ -70,9 +70,9 @@ def nodes_of(paths: JobPaths, graph: Blob) -> list[tuple[str, bytes]]:
     ]
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    count = 50 if quick(__doc__ or "") else 1000
+    count = 50 if quick else 1000
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         cluster, store = ClusterPaths(config.root, config.cluster_id), open_store(config)
@@ -191,4 +191,4 @@ def check(actions: list[Action]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

@@ -19,7 +19,7 @@ from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.verify.verification import Depth, verify
 from airflow_provider_ha.storage.s3_store import S3Store
 from benchmarks.clones import cloned, lengthened
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from tests.support.s3.s3_checkpoints import noting_proxy
 from tests.support.s3.s3_server import S3Access, real_server
 
@@ -92,7 +92,8 @@ def counted(s3: S3Access, bucket: str, depth: Depth, names: list[str], versions:
 
 def main() -> None:
     """Measure and print."""
-    rounds, partitions, versions = (2, 10, 20) if quick(__doc__ or "") else (5, 200, 120)
+    given = effort(__doc__, pairs=5, few=2)
+    rounds, (partitions, versions) = given.pairs, (10, 20) if given.quick else (200, 120)
     with tempfile.TemporaryDirectory() as folder, real_server() as s3:
         bucket = s3.new_bucket()
         checkpoint = cloned("hdfs", Path(folder) / "many", partitions)

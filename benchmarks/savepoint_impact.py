@@ -20,7 +20,7 @@ from typing import Any
 from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import DirectoryLayout
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 
 
 KEYS, ROWS = 100_000, 20_000
@@ -112,7 +112,8 @@ def paired(alone: Callable[[], float], beside: Callable[[], float], pairs: int) 
 
 def main() -> None:
     """Measure and print."""
-    pairs, warm = (5, 3) if quick(__doc__ or "") else (100, 30)
+    given = effort(__doc__, pairs=100, few=5)
+    pairs, warm = given.pairs, 3 if given.quick else 30
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession  # after the command line: --help needs no Spark
 

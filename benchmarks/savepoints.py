@@ -26,7 +26,7 @@ from airflow_provider_ha.checkpoints.store.savepoints.creation import take
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_directory import CACHE, DirectoryLayout
 from airflow_provider_ha.checkpoints.store.savepoints.savepoint_layout import SavepointSource
 from benchmarks.clones import cloned, lengthened
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from benchmarks.verification import (
     RELEASE,
     VERSIONS,
@@ -149,8 +149,8 @@ def peak(checkpoint: Path, folder: Path) -> float:
 
 def main() -> None:
     """Measure and print."""
-    little = quick(__doc__ or "")
-    rounds, partitions, versions, large = (3, 21, 20, 32 * MB) if little else (5, 1400, 120, 2048 * MB)
+    given = effort(__doc__, pairs=5, few=3)
+    rounds, (partitions, versions, large) = given.pairs, (21, 20, 32 * MB) if given.quick else (1400, 120, 2048 * MB)
     digested: list[tuple[str, ...]] = []
     nexts: list[tuple[str, ...]] = []
     peaks: list[tuple[str, ...]] = []

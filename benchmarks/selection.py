@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.restore.select import Selection, select
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from tests.support.checkpoints.checkpoint_helpers import Job, led_job
 from tests.support.spark.recorded_job import QUERY, recorded_job
 
@@ -71,7 +71,8 @@ def choose(job: Job, count: int) -> Selection:
 
 def main() -> None:
     """Measure and print."""
-    count, rounds = (200, 2) if quick(__doc__ or "") else (10_000, 5)
+    given = effort(__doc__, pairs=5, few=2)
+    count, rounds = 200 if given.quick else 10_000, given.pairs
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
         coordinator = KazooCoordinator.connect(config)

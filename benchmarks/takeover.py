@@ -31,7 +31,7 @@ from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.raw_socket import close_session
 from airflow_provider_ha.timings import Timings
-from benchmarks.shared import median, p99, quick, show
+from benchmarks.shared import effort, median, p99, show
 
 
 LEADER = Path(__file__).parents[1] / "tests" / "fault" / "leader_process.py"
@@ -166,9 +166,9 @@ def many(measure: Callable[[HaConfig], float], config: HaConfig, rounds: int) ->
 
 def main() -> None:
     """Measure and print."""
-    few = quick(__doc__ or "")
+    given = effort(__doc__, pairs=100, few=3)
     logging.disable(logging.WARNING)  # connections that break are what this is about
-    rounds, waits = (3, 2) if few else (100, 20)
+    rounds, waits = given.pairs, 2 if given.quick else 20
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk", tick_ms=TICK_MS) as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage", timings=T)
         pairs = [(with_proof(config), by_kazoo_alone(config)) for _ in range(rounds)]

@@ -24,7 +24,7 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.state_content import cores
 from airflow_provider_ha.checkpoints.verify.verification import verify
 from benchmarks.clones import cloned, hadoop_sums
-from benchmarks.shared import median, quick, show
+from benchmarks.shared import effort, median, show
 from tests.support.checkpoints.state_files import END, LZ4_END, MB, lz4_block, pairs, write, zip_stream
 from tests.support.checkpoints.table_files import block_of, table
 from tests.support.spark import corpus
@@ -162,8 +162,8 @@ def peak(checkpoint: Path) -> float:
 
 def main() -> None:
     """Measure and print."""
-    little = quick(__doc__ or "")
-    rounds, partitions, large = (1, 20, 32 * MB) if little else (3, 1400, 2048 * MB)
+    given = effort(__doc__, pairs=3)
+    rounds, (partitions, large) = given.pairs, (20, 32 * MB) if given.quick else (1400, 2048 * MB)
     rows: list[tuple[str, ...]] = []
     peaks: list[tuple[str, ...]] = []
     with tempfile.TemporaryDirectory() as folder:

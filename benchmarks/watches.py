@@ -25,7 +25,7 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.triggers._hub import Hub, borrow
-from benchmarks.shared import median, p99, quick, show
+from benchmarks.shared import median, p99, repeat, show
 
 
 NEVER = 3600.0  # a poll that nothing here waits for: what wakes a coroutine is a watch
@@ -214,9 +214,9 @@ def fill(writer: KazooClient, root: str, count: int) -> list[str]:
     return paths
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Measure and print."""
-    count = 200 if quick(__doc__ or "") else 5000
+    count = 200 if quick else 5000
     logging.disable(logging.WARNING)  # connections that break are what this is about
     with tempfile.TemporaryDirectory() as folder, EmbeddedZooKeeper(Path(folder) / "zk") as server:
         config = HaConfig.build(zookeeper=server.hosts, storage_root=f"file://{folder}/storage")
@@ -255,4 +255,4 @@ def report(count: int, ours: Figures, raw: Figures) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

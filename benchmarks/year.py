@@ -18,7 +18,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.driver.members import housekeeping
-from benchmarks.shared import quick, show
+from benchmarks.shared import repeat, show
 from tests.support.checkpoints.simulated_year import COLUMNS, Simulation, Year, rows
 
 
@@ -28,9 +28,9 @@ def scale_limits() -> None:
     housekeeping.ATTEMPTS = 10
 
 
-def main() -> None:
+def measure_once(quick: bool) -> None:
     """Simulate and print."""
-    year = Year(240, 24, 12, 5) if quick(__doc__ or "") else Year(6_000, 120, 24, 10)
+    year = Year(240, 24, 12, 5) if quick else Year(6_000, 120, 24, 10)
     scale_limits()
     logging.disable(logging.WARNING)
     began = time.perf_counter()
@@ -49,4 +49,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    repeat(__doc__, measure_once)

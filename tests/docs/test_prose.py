@@ -38,7 +38,7 @@ _FOREIGN = frozenset(
         "--password",
         "--db-password",
         "--init",
-        "--rounds",
+        "--pairs",
         "--airflow",
         "--slow-store",
         "--statsd",
