@@ -106,7 +106,7 @@ def test_executors_of_other_hosts_import_from_what_spark_brings_them(config: HaC
         {
             "master": "local-cluster[1,2,700]",
             "conf": conf(**{"spark.executor.memory": "700m"}),
-            "options": HaOptions(allow_remote_executors=True),
+            "ha": HaOptions(allow_remote_executors=True),
         },
     )
 
