@@ -75,7 +75,10 @@ class ByHand:
 
     name = "by hand: a loop around spark-submit"
 
-    def __init__(self, folder: Path, arguments: list[str], store: SlowStore | None = None) -> None:
+    def __init__(
+        self, folder: Path, arguments: list[str], store: SlowStore | None = None, *, script: Path = SCRIPT
+    ) -> None:
+        self._script = script
         self._folder = folder
         self._arguments = arguments
         self._store = store
@@ -92,7 +95,7 @@ class ByHand:
         conf["spark.sql.streaming.checkpointLocation"] = place
         options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
         submit = [str(find_spark_home(None) / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "1g"]
-        words = [*submit, *options, str(SCRIPT), *self._arguments]
+        words = [*submit, *options, str(self._script), *self._arguments]
         environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
         with (self._folder / f"{job_id}.log").open("wb") as log:
             self._loop = subprocess.Popen(
@@ -106,7 +109,7 @@ class ByHand:
     def driver(self) -> psutil.Process:
         """Return the child of the JVM that runs the script."""
         below = psutil.Process(self._loop.pid).children(recursive=True)
-        return next(each for each in below if _runs_the_script(each))
+        return next(each for each in below if self._runs_the_script(each))
 
     def committed(self) -> int:
         """Return the highest committed batch, always in the same directory."""
@@ -117,12 +120,20 @@ class ByHand:
         os.killpg(self._loop.pid, signal.SIGKILL)
         self._loop.wait()
 
+    def terminate(self) -> None:
+        """Ask the JVM to end, and wait until all its processes have ended."""
+        processes = psutil.Process(self._loop.pid).children(recursive=True)
+        jvm = psutil.Process(self.driver().ppid())
+        self._loop.kill()
+        self._loop.wait()
+        jvm.terminate()
+        psutil.wait_procs(processes, timeout=PATIENCE)
 
-def _runs_the_script(process: psutil.Process) -> bool:
-    try:
-        return str(SCRIPT) in process.cmdline() and process.name().startswith("python")
-    except psutil.Error:  # one that has just ended
-        return False
+    def _runs_the_script(self, process: psutil.Process) -> bool:
+        try:
+            return str(self._script) in process.cmdline() and process.name().startswith("python")
+        except psutil.Error:  # one that has just ended
+            return False
 
 
 class Managed:
@@ -131,7 +142,10 @@ class Managed:
     name = "ours, spark-ha cluster recover --watch"
     options = HaOptions()
 
-    def __init__(self, client: HaClient, arguments: list[str], store: SlowStore | None = None) -> None:
+    def __init__(
+        self, client: HaClient, arguments: list[str], store: SlowStore | None = None, *, script: Path = SCRIPT
+    ) -> None:
+        self._script = script
         self._client = client
         self._arguments = arguments
         self._job_id = ""
@@ -175,7 +189,7 @@ class Managed:
             JobSpec(
                 job_id=self._job_id,
                 request_id="benchmark",
-                application=str(SCRIPT),
+                application=str(self._script),
                 arguments=self._arguments,
                 conf=self._conf,
                 master="local[2]",
