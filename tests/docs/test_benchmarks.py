@@ -16,7 +16,17 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if '__name__ == "__ma
 # What they share; a file that is neither here nor a script is a script that nothing starts.
 SHARED = ["__init__", "clones", "counted", "failover_sides", "shared"]
 # Minutes each, of a Spark per round and side, also with --quick: `make bench` runs them.
-HEAVY = ["batch_cost", "class_archives", "component_batches", "cost", "failover", "host_loss", "memory", "operations"]
+HEAVY = [
+    "batch_cost",
+    "class_archives",
+    "component_batches",
+    "cost",
+    "failover",
+    "host_loss",
+    "memory",
+    "operations",
+    "placement",
+]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 # How the scripts that need a server of versitygw end where it cannot be built.
 SKIPPED = "Skipped: "

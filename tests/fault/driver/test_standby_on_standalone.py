@@ -42,19 +42,23 @@ def config(config: HaConfig, s3: S3Access, tmp_path: Path) -> HaConfig:
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
-    """Two workers that have room for one driver and one executor each."""
+def cluster(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StandaloneCluster]:
+    """Two workers, or as many as the test wants, that have room for one driver and one executor each."""
     root = tmp_path_factory.mktemp("standalone")
-    with standalone_cluster(root, masters=2, hosts=2, memory="1800m") as running:
+    with standalone_cluster(root, masters=2, hosts=getattr(request, "param", 2), memory="1800m") as running:
         yield running
 
 
 @pytest.fixture
 def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClient:
-    """The job after its first batches, with a standby driver that is ready."""
+    """The job after its first batches, which has requested a standby driver for each further worker."""
     job = client.job("counts")
     options = HaOptions(
-        checkpoint_interval=0, restart_delay=0, allow_remote_executors=True, standby_drivers=1, class_archive=False
+        checkpoint_interval=0,
+        restart_delay=0,
+        allow_remote_executors=True,
+        standby_drivers=len(cluster.hosts) - 1,
+        class_archive=False,
     )
     submit_counts(job, cluster, stream, SMALL_EXECUTOR, options)
     await_output(stream)
@@ -62,12 +66,18 @@ def job(client: HaClient, cluster: StandaloneCluster, stream: Stream) -> JobClie
 
 
 def ready(job: JobClient) -> Standby:
-    """Wait until the standby driver has a warm session with an executor."""
+    """Wait until a standby driver has a warm session with an executor."""
+    return all_ready(job, 1)[0]
 
-    def found() -> Standby | None:
-        return next((each for each in job.standbys(job.snapshot()) if each.level is StandbyLevel.SESSION), None)
 
-    return wait_until(found, timeout=PATIENCE, what="a standby driver")
+def all_ready(job: JobClient, count: int) -> list[Standby]:
+    """Wait until so many standby drivers have one."""
+
+    def found() -> list[Standby] | None:
+        warm = [each for each in job.standbys(job.snapshot()) if each.level is StandbyLevel.SESSION]
+        return warm if len(warm) >= count else None
+
+    return wait_until(found, timeout=PATIENCE, what=f"{count} standby drivers")
 
 
 def await_takeover(job: JobClient, stream: Stream, standby: Standby) -> None:
@@ -115,3 +125,23 @@ def test_a_standby_driver_on_another_host_takes_over_from_a_driver_and_from_a_ho
     job.request_stop(operation_id=new_id(), requested_by="test", mode="suspend")
     wait_until(lambda: not job.snapshot().leader, timeout=PATIENCE, what="the end of the job")
     wait_until(lambda: not cluster.hosts[0].executors(), timeout=PATIENCE, what="the end of its executors")
+
+
+@pytest.mark.parametrize("cluster", [3], indirect=True)
+def test_of_two_standby_drivers_on_two_hosts_one_takes_over_and_the_other_waits(
+    job: JobClient, cluster: StandaloneCluster, stream: Stream
+) -> None:
+    waiting = {each.standby_id: cluster.host_of(each.standby_id) for each in all_ready(job, 2)}
+    lost = cluster.host_of(newest(job).submission_id)
+    assert len({host.name for host in (lost, *waiting.values())}) == 3
+
+    lost.lose()
+    stream.feed(1)
+    wait_until(lambda: newest(job).submission_id in waiting, timeout=PATIENCE, what="the takeover")
+    await_output(stream)
+
+    (left,) = waiting.keys() - {newest(job).submission_id}
+    assert left in [each.standby_id for each in all_ready(job, 1)]
+    run = job.snapshot().run
+    assert run is not None
+    assert [view.submission.standby for view in run.submissions] == [False, True]
