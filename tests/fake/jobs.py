@@ -126,7 +126,7 @@ class Prepared:
 def prepare(*, led: bool, submissions: int = 1, **options: Any) -> Prepared:
     """Make a live run whose submissions have started; *led*: epoch 1 was granted to the first, and was lost.
 
-    :param options: Of the job, without a delay of a restart.
+    :param options: Of the job; without a delay of a restart by default.
     """
     ensemble = FakeEnsemble(members=1)
     world = World(ensemble, MemoryStore(ensemble.clock))
@@ -138,7 +138,7 @@ def prepare(*, led: bool, submissions: int = 1, **options: Any) -> Prepared:
             job_id="flights",
             name="flights",
             application=Artifact(name="app.py", blob=blob),
-            options=HaOptions(restart_delay=0, **options),
+            options=HaOptions(**{"restart_delay": 0, **options}),
         )
     )
     now = ensemble.clock.now()

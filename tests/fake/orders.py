@@ -170,10 +170,11 @@ def recovering(name: str) -> Play:
     return play
 
 
-def promoting(name: str, *, joins: bool = True) -> Play:
+def promoting(name: str, *, joins: bool = True, is_ready: bool = False) -> Play:
     """Be a standby driver that is promoted, finishes the run, and leaves.
 
     :param joins: Whether it has a node; otherwise its session has ended.
+    :param is_ready: Whether it is ready; to one that is not, others leave no first turn.
     """
 
     def play(world: World) -> Callable[[], object]:
@@ -183,10 +184,10 @@ def promoting(name: str, *, joins: bool = True) -> Play:
         ticket = Ticket(job_id="flights", run=1, attempt=NO_ATTEMPT, submission_id=name, graph=run.graph)
         spec = DriverSpec(config=CONFIG, ticket=ticket, directory=Path("/nowhere"))
         if joins:
-            # Not ready: others leave it no first turn.
-            starting = a_standby(name).model_copy(update={"level": StandbyLevel.CONNECTED})
-            assert StandbyStore(session, PATHS, 1).join(starting, 2)
+            level = StandbyLevel.SESSION if is_ready else StandbyLevel.CONNECTED
+            assert StandbyStore(session, PATHS, 1).join(a_standby(name).model_copy(update={"level": level}), 2)
         standby = takeover.Takeover(job, spec, run, job.graph_of(run))
+        standby.is_ready = is_ready
 
         def take_over() -> None:
             found = standby.look()

@@ -75,7 +75,7 @@ def _new_run(world: World) -> Callable[[], object]:
 
 CAST: dict[str, Play] = {
     "standby-1": persistent(orders.promoting("standby-1")),
-    "standby-2": persistent(orders.promoting("standby-2")),
+    "standby-2": persistent(orders.promoting("standby-2", is_ready=True)),
     "cluster leader": orders.recovering("cluster leader"),
     "task": orders.recovering("task"),
     "supervisor": claiming,

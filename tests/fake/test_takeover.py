@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_ha.api.job_client import JobClient
 from airflow_provider_ha.coordination.znode_records import read_record
+from airflow_provider_ha.driver.standby import takeover
 from airflow_provider_ha.driver.standby.takeover import MissedPromotionError, RunOverError
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.job_graph import GraphPointer
@@ -183,8 +186,7 @@ def test_a_standby_driver_joins_no_run_that_is_over(world: World) -> None:
 def test_a_recovery_leaves_the_first_turn_to_a_standby_driver_that_is_ready(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promote = promoting("standby")(world)
-    StandbyStore(world.session("maker"), PATHS, 1).update(a_standby("standby"))
+    promote = promoting("standby", is_ready=True)(world)
     monkeypatch.setattr(world.ensemble, "sleep", lambda _: promote())
 
     with pytest.raises(JobStateError, match="never run again"):  # the promoted driver has finished it
@@ -194,14 +196,51 @@ def test_a_recovery_leaves_the_first_turn_to_a_standby_driver_that_is_ready(
 
 
 def test_a_recovery_does_not_wait_for_a_standby_driver_that_does_not_take_over(world: World) -> None:
-    promoting("standby")(world)
-    StandbyStore(world.session("maker"), PATHS, 1).update(a_standby("standby"))
+    promoting("standby", is_ready=True)(world)
     before = world.ensemble.clock.lease_time()
 
     recovering("operator")(world)()
 
     assert world.engine.launched == [(1, 2)]
     assert TURN_SECONDS <= world.ensemble.clock.lease_time() - before < 2 * TURN_SECONDS
+
+
+def test_a_standby_driver_that_is_not_ready_leaves_the_first_turn_to_one_that_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = at(monkeypatch, 100.0)
+    cold, _ = promoting("cold")(world), promoting("warm", is_ready=True)(world)
+
+    with pytest.raises(JobStateError, match="not due"):
+        cold()
+    now.append(100.0 + TURN_SECONDS)
+    cold()
+
+    assert world.job(world.session("reader")).snapshot().state is JobState.FINISHED
+
+
+def test_a_standby_driver_waits_for_the_delay_of_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an exit, the delay begins when the standby driver first sees the loss."""
+    now = at(monkeypatch, 100.0)
+    world = prepare(led=True, restart_delay=7.0).world()
+    play = promoting("standby")(world)
+
+    for moment in (100.0, 106.9):
+        now.append(moment)
+        with pytest.raises(JobStateError, match="not due"):
+            play()
+    now.append(107.0)
+    play()
+
+    assert world.job(world.session("reader")).snapshot().state is JobState.FINISHED
+
+
+def at(monkeypatch: pytest.MonkeyPatch, moment: float) -> list[float]:
+    """Set the time of standby drivers; the last element of the list that is returned is the present."""
+    moments = [moment]
+    clock = SimpleNamespace(monotonic=lambda: moments[-1], time=time.time, sleep=lambda _: None)
+    monkeypatch.setattr(takeover, "time", clock)
+    return moments
 
 
 def test_two_standby_drivers_that_see_one_loss() -> None:

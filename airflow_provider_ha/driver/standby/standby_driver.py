@@ -206,6 +206,7 @@ class StandbyDriver:
     def _note(self, level: StandbyLevel, note: str, *, limited: bool) -> None:
         reached = {"level": level, "note": note, "limited": limited, "since": self._clock.now()}
         self._own = self._own.model_copy(update=reached)
+        self._takeover.is_ready = self._own.is_ready
         try:
             self._standbys.update(self._own)
         except NodeMissingError:

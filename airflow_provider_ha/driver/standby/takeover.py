@@ -5,7 +5,8 @@ and ``led``, and the recovery of the lost epoch, and it removes the node of the 
 either a lost job or a led one, and an attempt has one owner: if another process claims it first, the transaction fails,
 and the standby driver keeps waiting.
 
-The restart strategy decides as about any restart: delays, limits and decisions of a person apply.
+The restart strategy decides as about any restart: delays, limits and decisions of a person apply. A standby driver that
+is not ready leaves the first turn to one that is.
 
 Invariants:
 
@@ -30,6 +31,7 @@ from airflow_provider_ha.jobs.job_records import JobRecords
 from airflow_provider_ha.jobs.model import Run
 from airflow_provider_ha.jobs.recovery.restart_policy import Resubmit
 from airflow_provider_ha.jobs.recovery.transactions import new_submission, promotion_ops
+from airflow_provider_ha.jobs.runs.standbys import TURN_SECONDS, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import SubmissionStarted
 from airflow_provider_ha.jobs.status import JobStatus
 
@@ -58,11 +60,13 @@ class Takeover:
     :param spec: The standby driver.
     :param graph: Graph of the run.
     :ivar changed: Set when the run may need another look.
+    :ivar is_ready: Whether the standby driver has done everything in advance that the job allows.
     :ivar lost_at: When the last loss was first seen, in seconds since 1970.
     """
 
     def __init__(self, job: JobRecords, spec: DriverSpec, run: Run, graph: JobGraph) -> None:
         self.changed = threading.Event()
+        self.is_ready = False
         self.lost_at = 0.0
         self._job = job
         self._spec = spec
@@ -105,7 +109,7 @@ class Takeover:
                 return LOOK_SECONDS
             if newest.exit is None and time.monotonic() < patience:
                 time.sleep(_PAUSE)
-            elif (left := self._delay_left(decision, proven=newest.exit is not None)) > 0:
+            elif (left := max(self._delay_left(decision, proven=newest.exit is not None), self._turn_left())) > 0:
                 return min(left, RETRY_SECONDS)
             else:
                 return self._promote(newest.submission.engine, decision) or RETRY_SECONDS
@@ -129,6 +133,15 @@ class Takeover:
             self._loss = (decision.attempt, now)
             return decision.after
         return decision.after if proven else since + decision.after - now
+
+    def _turn_left(self) -> float:
+        """Return the remaining seconds that a ready standby driver has before this one; 0 if this one is ready."""
+        since = self._loss[1]
+        if self.is_ready or since + TURN_SECONDS <= time.monotonic():
+            return 0.0
+        standbys = StandbyStore(self._job.coordinator, self._job.paths, self._spec.run)
+        # guard: unready-standby-takes-the-first-turn
+        return since + TURN_SECONDS - time.monotonic() if standbys.is_ready() else 0.0
 
     def _promote(self, engine: str, decision: Resubmit) -> tuple[DriverSpec, DriverSession] | None:
         """Return the submission, and the resources of its leader; ``None`` if another process was faster."""
