@@ -66,6 +66,8 @@ def airflow(
     told = {
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(receiver.transport),
         "AIRFLOW__OPENLINEAGE__NAMESPACE": "tests",
+        "AIRFLOW__OPENLINEAGE__SPARK_INJECT_PARENT_JOB_INFO": "True",
+        "AIRFLOW__OPENLINEAGE__SPARK_INJECT_TRANSPORT_INFO": "True",
     }
     servers = SmallAirflow(REPOSITORY / "build" / "test-airflow-lineage", dags=folder, more=told)
     with servers.running(DAG_ID, RESTORED_DAG):
