@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from tests.support.clusters.full_disk import small_disk
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
-JAVA_25 = next(Path("/usr/lib/jvm").glob("*-25-*"), None)
 SITE = "<configuration><property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:{port}</value></property></configuration>"
 
 
@@ -152,6 +152,28 @@ def test_a_killed_training_leaves_no_process_and_no_lock(host: Host, seconds: fl
     assert host.run("list")["archives"] == []
 
 
+@pytest.mark.hours
+@pytest.mark.timeout(3600)
+def test_a_training_that_is_killed_at_any_second_leaves_nothing(host: Host) -> None:
+    archives = host.place / "any-second"
+    for second in count(1):
+        process = host.start("make", home=archives)
+        try:
+            process.communicate(timeout=second)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+        else:
+            break
+        wait_until(lambda: not trainings(host), timeout=30, what="the end of its processes")
+        assert not list(archives.rglob("*.jsa")), f"after {second} s"
+    (made,) = archives.rglob("*.jsa")
+
+    assert process.returncode == 0
+    assert second > 5
+    assert not [path for path in made.parent.iterdir() if path.suffix == ".tmp"]
+
+
 @pytest.mark.long
 def test_a_disk_that_is_too_small_gets_no_file_and_its_reason_is_known(host: Host) -> None:
     with small_disk(host.place / "disk", size="32m") as disk:
@@ -209,10 +231,19 @@ def shared_classes(launch: DriverLaunch) -> int:
     return done.stdout.count("shared objects file (top)")
 
 
+def other_java(release: int) -> Path:
+    """Return the directory of another Java; the variable ``SPARK_HA_TEST_JAVA_<release>`` can name it."""
+    named = os.environ.get(f"SPARK_HA_TEST_JAVA_{release}")
+    found = Path(named) if named else next(Path("/usr/lib/jvm").glob(f"*-{release}-*"), None)
+    if found is None:
+        pytest.skip(f"this machine has no Java {release}")
+    return Path(os.path.realpath(found))
+
+
 @pytest.mark.long
-@pytest.mark.skipif(JAVA_25 is None, reason="this machine has no Java 25")
-def test_an_archive_of_java_25_is_made_and_mapped(host: Host) -> None:
-    java = Path(os.path.realpath(JAVA_25 or ""))
+@pytest.mark.parametrize("release", [21, 25])
+def test_an_archive_of_a_newer_java_is_made_and_mapped(host: Host, release: int) -> None:
+    java = other_java(release)
     there = replace(host, variables={"JAVA_HOME": str(java)})
 
     made = there.run("make")
