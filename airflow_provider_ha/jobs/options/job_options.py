@@ -169,8 +169,8 @@ class HaOptions(Model):
     local_recovery: bool = option(
         False,  # noqa: FBT003  # a default
         "Whether executors keep a copy of each state file on the disk of their host, and read it there after a "
-        "restart. Only for a work root on S3 or HDFS, and for RocksDB with state format 2. For less than some hundred "
-        "MB of state it saves bytes, and no time.",
+        "restart. Only for a work root on S3 or HDFS, and for RocksDB with state format 2. Saves bytes and "
+        "time of each restart, more with a larger state.",
         shown=_HA,
     )
     local_recovery_dir: str | None = option(
