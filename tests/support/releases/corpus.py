@@ -10,6 +10,7 @@ import ast
 import fcntl
 import hashlib
 import inspect
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.releases.installed import ROOT, Spark, run_program
-from tests.support.releases.shapes import BY_NAME, SHAPES, Shape, truth
+from tests.support.releases.shapes import BY_NAME, LONG, SHAPES, Shape, truth
 from tests.support.spark.corpus import NEXT_FILE, rows_of, write_input
 
 
@@ -25,6 +26,9 @@ QUERIES = Path(__file__).with_name("queries.py")
 PANDAS = Path(__file__).with_name("processors.py")  # what the processor is on 4.0
 # Without links: source logs hold absolute paths, and clones may share one cache.
 RESTARTS = 3  # the most starts of one copy, with a new file each
+TRIES = 5
+# The version at which maintenance makes its one snapshot of five; by the suffixes of increments and of snapshots.
+_SNAPSHOT_AT = {(".delta", ".snapshot"): 4, (".changelog", ".zip"): 3}
 CACHE = (ROOT / "build" / "test-cache").resolve() / "releases-corpus"
 
 
@@ -42,12 +46,32 @@ def recorded(spark: Spark, shapes: Sequence[Shape] | None = None) -> Path:
     made.mkdir(parents=True, exist_ok=True)
     with (made / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        missing = [shape for shape in shapes or shapes_of(spark) if not (place_of(spark, shape) / "complete").exists()]
-        for by_id in (False, True):
-            together = [shape for shape in missing if shape.by_id is by_id]
-            if together:
-                _record(spark, together)
-    return made
+        wanted = shapes or shapes_of(spark)
+        for _ in range(TRIES):
+            missing = [shape for shape in wanted if not _is_recorded(shape, place_of(spark, shape))]
+            if not missing:
+                return made
+            for by_id in (False, True):
+                together = [shape for shape in missing if shape.by_id is by_id]
+                if together:
+                    _record(spark, together)
+    raise AssertionError(f"the machine is too busy to record {[shape.name for shape in missing]} of {spark.version}")
+
+
+def _is_recorded(shape: Shape, place: Path) -> bool:
+    """Whether a recording is complete, with its snapshot where an idle machine has it.
+
+    Maintenance that is late makes another one, and a damage of the same name then is another damage.
+    """
+    if not (place / "complete").exists():
+        return False
+    names = [path.name for path in (place / "checkpoint" / "state" / "0" / "0").glob("[0-9]*")]
+    if shape.files < LONG or shape.more:
+        return True
+    for (increments, snapshots), version in _SNAPSHOT_AT.items():
+        if any(name.endswith(increments) for name in names):
+            return {int(re.split("[._]", name)[0]) for name in names if name.endswith(snapshots)} == {version}
+    return True
 
 
 def place_of(spark: Spark, shape: Shape) -> Path:
