@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -60,7 +60,7 @@ from airflow_provider_ha.jobs.runs.journal import JobJournal, has_earlier_life
 from airflow_provider_ha.jobs.runs.output_claims import OutputClaims
 from airflow_provider_ha.jobs.runs.run_store import RunStore, start_of_run
 from airflow_provider_ha.jobs.runs.standbys import StandbyStore
-from airflow_provider_ha.jobs.runs.submissions import StateRestore, SubmissionLed
+from airflow_provider_ha.jobs.runs.submissions import SubmissionLed
 from airflow_provider_ha.storage.keys import JobKeys
 from airflow_provider_ha.uris import hadoop_uri
 
@@ -77,11 +77,11 @@ def start_metrics(
     clock: Clock,
     checkpoints: CheckpointStore,
     figures: CheckpointFigures,
-    restores: Callable[[], Mapping[str, StateRestore]],
+    restores: StateRestoreReports | None,
 ) -> Callable[[str, QueryTrigger], None]:
     """Serve the metrics if the options of the job enable them, and put the address into the status.
 
-    :param restores: Returns how tasks have read the state of each query.
+    :param restores: Reports of how tasks have read the state of each query; ``None`` for a job without them.
     :returns: Receiver of every trigger.
     """
     if led.graph.options.metrics_port is None:
@@ -117,7 +117,8 @@ def start_metrics(
             attempt=spec.attempt,
             alive_at=led.alive_at,
             class_archive=writer.class_archive,
-            restores=restores,
+            restores=restores.all if restores is not None else dict,
+            copies=restores.copies if restores is not None else lambda: None,
             times=spec.home.start_times,
             options=led.graph.options,
             clock=clock,
@@ -179,7 +180,7 @@ class Assembly:
             clock=self.clock,
             checkpoints=self.checkpoints,
             figures=figures,
-            restores=restores.all if restores is not None else dict,
+            restores=restores,
         )
 
         def heard(query: str, trigger: QueryTrigger) -> None:

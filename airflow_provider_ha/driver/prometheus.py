@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.driver.figures import CheckpointFigures, QueryTrigger, ReportedTriggers
+from airflow_provider_ha.driver.jvm.state_restores import CopyCost
 from airflow_provider_ha.jobs import metric_names
 from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_USED
 from airflow_provider_ha.jobs.metric_names import Metric, MetricKind
@@ -76,6 +77,7 @@ class MetricSources:
     :param alive_at: Last heartbeat of the previous leader.
     :param class_archive: ``used``, or why the JVM has loaded its classes without an archive.
     :param restores: Returns how tasks have read the state of each query; nothing for a job that does not report it.
+    :param copies: Returns what copies of state have cost; ``None`` for a job without them, and while it is not known.
     :param times: Returns when this driver completed the phases of its start.
     """
 
@@ -94,6 +96,7 @@ class MetricSources:
     alive_at: datetime | None
     class_archive: str
     restores: Callable[[], Mapping[str, StateRestore]]
+    copies: Callable[[], CopyCost | None]
     times: Callable[[], StartTimes]
     options: HaOptions
     clock: Clock
@@ -190,12 +193,15 @@ class DriverMetrics(Collector):
     def _of_start(self) -> Mapping[Metric, Values]:
         archive, seconds = self._observed.class_archive, self._observed.times().first_commit_seconds
         used, restores = archive == ARCHIVE_USED, self._observed.restores()
+        cost = self._observed.copies()
         read = {name: (("copies", each.copy_bytes), ("store", each.store_bytes)) for name, each in restores.items()}
         return {
             metric_names.CLASS_ARCHIVE: [(("" if used else archive,), float(used))],
             metric_names.FIRST_COMMIT: [((), seconds)] if seconds is not None else [],
             metric_names.STATE_READ: [((name, place), size) for name, all_ in read.items() for place, size in all_],
             metric_names.STATE_READ_SECONDS: [((name,), each.seconds) for name, each in restores.items()],
+            metric_names.COPIES_MADE: [((), cost.size)] if cost is not None else [],
+            metric_names.COPIES_SECONDS: [((), cost.seconds)] if cost is not None else [],
         }
 
     def _times(self) -> RecoveryTimes | None:

@@ -157,6 +157,13 @@ STATE_READ = Metric(
 STATE_READ_SECONDS = Metric(
     "spark_ha_state_restore_seconds", _G, "seconds", "Time of these reads, of all tasks together", ("query",)
 )
+COPIES_MADE = Metric(
+    "spark_ha_state_copies_bytes_total",
+    _C,
+    "bytes",
+    "Bytes of the copies of state that tasks have made under this driver; of a job with local_recovery",
+)
+COPIES_SECONDS = Metric("spark_ha_state_copies_seconds_total", _C, "seconds", "Time of tasks for these copies")
 STANDBYS_READY = Metric(
     "spark_ha_standby_drivers_ready",
     _G,
@@ -221,6 +228,8 @@ METRICS: tuple[Metric, ...] = (
     FIRST_COMMIT,
     STATE_READ,
     STATE_READ_SECONDS,
+    COPIES_MADE,
+    COPIES_SECONDS,
     STANDBYS_READY,
     STANDBYS_REQUESTED,
     JOB_ALERT,

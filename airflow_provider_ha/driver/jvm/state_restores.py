@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
@@ -32,6 +33,18 @@ def why_off(provider: str | None, state_format: str | None) -> str:
         return ""
     store = "RocksDB" if provider == ROCKSDB else str(provider).rpartition(".")[2]
     return f"its state has names that change ({store}, format {state_format or 1})"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCost:
+    """What tasks have spent on copies of state, since the driver started.
+
+    :param size: Bytes of the copies.
+    :param seconds: Time of all tasks together.
+    """
+
+    size: int
+    seconds: float
 
 
 class StateRestoreReports:
@@ -96,6 +109,15 @@ class StateRestoreReports:
                 for query, place in self._places.items()
             }
         return {query: report for query, report in known.items() if report is not None}
+
+    def copies(self) -> CopyCost | None:
+        """Return what the copies have cost since the driver started; ``None`` if its JVM does not answer."""
+        try:
+            size, micros = map(int, str(self._jvm.io.github.sparkha.StateReads.made()).split())
+        except Exception as error:  # noqa: BLE001  # a JVM that does not answer has ended
+            log.debug("the cost of copies is not known: %s", error)
+            return None
+        return CopyCost(size, micros / _MICROSECONDS)
 
     def _read(self, place: str, off: str) -> StateRestore | None:
         reads = self._jvm.io.github.sparkha.StateReads

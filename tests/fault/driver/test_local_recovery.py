@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,7 @@ def job(client: HaClient, tmp_path: Path) -> LayeredJob:
         restart_in_place=False,
         local_recovery=True,
         local_recovery_dir=str(tmp_path / "copies"),
+        metrics_port=0,
     )
     made.conf |= {"spark.executor.memory": "600m", "spark.sql.shuffle.partitions": "4"}
     return made
@@ -114,6 +116,16 @@ def restore_of(job: LayeredJob) -> StateRestore:
     return found
 
 
+def metric(job: LayeredJob, name: str) -> float:
+    """Return a metric of the leader."""
+    status = job.job.snapshot().status
+    assert status is not None
+    with urllib.request.urlopen(f"http://{status.metrics}/metrics", timeout=30) as answer:
+        found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", answer.read().decode(), re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
+
+
 def copies(tmp_path: Path) -> list[Path]:
     """Return all copies."""
     return [path for path in (tmp_path / "copies" / "v1").rglob("*") if path.is_file() and path.suffix != ".note"]
@@ -138,6 +150,7 @@ def test_a_returning_task_reads_no_state_from_the_store(
     report = restore_of(job)
     assert (report.store_files, report.store_bytes, report.off) == (0, 0, "")
     assert min(report.copy_files, report.copy_bytes) > 0
+    assert min(metric(job, f"spark_ha_state_copies_{unit}_total") for unit in ("bytes", "seconds")) > 0
     terminate_and_compare(job, 4)
     assert [each.copy_files > 0 for each in told(job)] == [False, True]
 

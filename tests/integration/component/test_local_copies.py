@@ -385,6 +385,18 @@ def test_a_disk_that_becomes_read_only_costs_the_copies_only(
     assert (counted["copy_made"], counted["copy_error"], counted["copy_suspended"]) == (1, 1, 1)
 
 
+def test_an_executor_reports_what_its_copies_have_cost(copies: Copies) -> None:
+    def reported() -> tuple[int, ...]:
+        return tuple(map(int, copies.jvm.classes.StateReads.own().get("made").split()))
+
+    before = reported()
+    copies.write(CHANGES, b"a version")
+    size, microseconds = (after - earlier for after, earlier in zip(reported(), before, strict=True))
+
+    assert size == len(b"a version")
+    assert microseconds > 0
+
+
 def test_three_errors_in_a_row_suspend_the_copies(copies: Copies, counted: Counted) -> None:
     copies.write(CHANGES)
     for number in range(4, 10):

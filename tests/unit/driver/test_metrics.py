@@ -19,6 +19,7 @@ from airflow_provider_ha.driver.figures import (
     ReportedTriggers,
     read_trigger,
 )
+from airflow_provider_ha.driver.jvm.state_restores import CopyCost
 from airflow_provider_ha.driver.prometheus import DriverMetrics, MetricSources, serve
 from airflow_provider_ha.errors import StorageUnavailableError
 from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
@@ -69,6 +70,7 @@ class Stage:
                 alive_at=now - timedelta(seconds=13),
                 class_archive="class_archive is off",
                 restores=lambda: {"hourly": StateRestore(copy_bytes=3, store_bytes=4, seconds=0.5)},
+                copies=lambda: CopyCost(size=5, seconds=0.25),
                 times=lambda: StartTimes(
                     launched_at=now - timedelta(seconds=9),
                     bound_at=now - timedelta(seconds=4),
@@ -186,6 +188,13 @@ def test_the_state_that_tasks_have_read_is_told_by_its_place(stage: Stage) -> No
     ]
     assert places == [3, 4]
     assert value(samples, "spark_ha_state_restore_seconds", query="hourly") == 0.5
+
+
+def test_the_cost_of_copies_of_state_is_told(stage: Stage) -> None:
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_state_copies_bytes_total") == 5
+    assert value(samples, "spark_ha_state_copies_seconds_total") == 0.25
 
 
 def test_the_first_driver_of_a_run_has_recovered_nothing(stage: Stage) -> None:

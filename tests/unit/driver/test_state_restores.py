@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.driver.jvm.state_restores import StateRestoreReports, why_off
+from airflow_provider_ha.driver.jvm.state_restores import CopyCost, StateRestoreReports, why_off
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
 from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
@@ -33,7 +33,7 @@ class Jvm:
 
     @property
     def io(self) -> Any:
-        reads = SimpleNamespace(of=self.of, refusals=lambda: self.refused)
+        reads = SimpleNamespace(of=self.of, refusals=lambda: self.refused, made=self.made)
         placement = SimpleNamespace(expect=lambda *expected: self.expected.append(expected))
         classes = SimpleNamespace(StateReads=reads, StatePlacement=placement)
         return SimpleNamespace(github=SimpleNamespace(sparkha=classes))
@@ -42,6 +42,11 @@ class Jvm:
         if self.gone:
             raise ConnectionError("the JVM is gone")
         return self.said if place == PLACE else "0 0 0 0 0 0"
+
+    def made(self) -> str:
+        if self.gone:
+            raise ConnectionError("the JVM is gone")
+        return "2048 1500000"
 
     def reports(self, provider: str = ROCKSDB, state_format: str = "2") -> StateRestoreReports:
         def note(restores: Mapping[str, StateRestore]) -> None:
@@ -129,3 +134,11 @@ def test_a_damaged_note_is_no_report(tmp_path: Path) -> None:
     home.state_restores.write_text('{"queries": {"totals": ')
 
     assert home.read_state_restores() == {}
+
+
+def test_the_cost_of_copies_is_that_of_all_executors() -> None:
+    assert Jvm().reports().copies() == CopyCost(size=2048, seconds=1.5)
+
+
+def test_the_cost_of_copies_is_not_known_when_the_jvm_is_gone() -> None:
+    assert Jvm(gone=True).reports().copies() is None

@@ -3,6 +3,7 @@ package io.github.sparkha;
 import java.io.IOException;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.plugin.DriverPlugin;
@@ -64,9 +65,13 @@ public final class CopiesPlugin implements SparkPlugin {
         static final String HOST = "host";
         private static final String HADOOP = "spark.hadoop.";
         private static final String DRIVER = "driver";
+        /** Between two reports that differ in the cost of copies only. */
+        private static final long COST_NANOS = TimeUnit.SECONDS.toNanos(10);
 
         private PluginContext context;
         private Map<String, String> sent = Map.of();
+        private String sentCost = "";
+        private long sentAt;
         private Map<String, Long> told;
 
         @Override
@@ -107,12 +112,18 @@ public final class CopiesPlugin implements SparkPlugin {
         @Override
         public synchronized void onTaskSucceeded() {
             HashMap<String, String> now = StateReads.own();
-            if (!now.equals(sent)) {
-                sent = new HashMap<>(now);
-                now.put(EXECUTOR, context.executorID());
-                if (!send(now)) {
-                    sent = Map.of();
-                }
+            String cost = now.remove(StateReads.MADE);
+            boolean isDue = !cost.equals(sentCost) && System.nanoTime() - sentAt > COST_NANOS;
+            if (now.equals(sent) && !isDue) {
+                return;
+            }
+            sent = new HashMap<>(now);
+            sentCost = cost;
+            sentAt = System.nanoTime();
+            now.put(StateReads.MADE, cost);
+            now.put(EXECUTOR, context.executorID());
+            if (!send(now)) {
+                sent = Map.of();
             }
         }
     }

@@ -19,6 +19,8 @@ public final class StateReads {
     private static final int FIGURES = 5;
     /** Key of a report for what the executor's directory is refused for. */
     private static final String REFUSAL = "";
+    /** Key of a report for the bytes and the microseconds of the copies that the executor has made. */
+    static final String MADE = "made";
 
     private static final Map<String, AtomicLongArray> OWN = new ConcurrentHashMap<>();
     private static final Map<String, Map<String, String>> REPORTED = new ConcurrentHashMap<>();
@@ -52,6 +54,9 @@ public final class StateReads {
         if (!CopiesFolder.refusals().isEmpty()) {
             all.put(REFUSAL, CopiesFolder.refusals());
         }
+        Map<String, Long> counted = Counters.snapshot();
+        all.put(MADE, counted.getOrDefault(Counters.COPY_MADE_BYTES, 0L) + " "
+            + counted.getOrDefault(Counters.COPY_MICROSECONDS, 0L));
         return all;
     }
 
@@ -81,6 +86,18 @@ public final class StateReads {
         }
         sums[NANOS] = TimeUnit.NANOSECONDS.toMicros(sums[NANOS]);
         return joined(sums) + " " + HeldPartitions.placed(query);
+    }
+
+    /** The bytes of all copies that executors have made, and the microseconds of their tasks for that. */
+    public static String made() {
+        long[] sums = new long[2];
+        for (Map<String, String> said : REPORTED.values()) {
+            String[] figures = said.getOrDefault(MADE, "0 0").split(" ");
+            for (int each = 0; each < sums.length; each++) {
+                sums[each] += Long.parseLong(figures[each]);
+            }
+        }
+        return joined(sums);
     }
 
     /** Why executors keep no copies; empty when none says that. */
