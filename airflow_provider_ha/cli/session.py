@@ -163,13 +163,13 @@ def confirm(stays: str, question: str, *, yes: bool, as_json: bool, show: Callab
 
     :param stays: The unchanged object, for the error without a terminal: "job 'orders' is not deleted".
     :param show: Called before the question or the refusal, to print its object; not for JSON.
-    :raises ConfigurationError: There is no terminal to ask at, or the output is JSON.
     """
     if yes:
         return
     if not as_json:
         show()
     if as_json or not sys.stdin.isatty():
-        raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
+        with reported(as_json=as_json):
+            raise ConfigurationError(f"{stays} without a confirmation", next_step="Add --yes")
     if not typer.confirm(question, err=True):
         answer(yes=False)

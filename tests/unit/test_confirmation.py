@@ -36,6 +36,15 @@ def test_a_script_is_not_asked(removed: list[str], words: tuple[str, ...]) -> No
     assert removed == []
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)], ids=["people", "json"])
+def test_a_script_kills_no_driver_without_a_confirmation(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ["job", "fail-over", "orders", *words], obj=ClusterTarget(), input="y\n")
+
+    assert done.exit_code == 64
+    assert "the driver of job 'orders' is not killed without a confirmation" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("reply", "code", "gone"), [("y", 0, [DELETE[2]]), ("n", 1, [])])
 def test_a_person_is_asked_on_stderr(
     removed: list[str], monkeypatch: pytest.MonkeyPatch, reply: str, code: int, gone: list[str]

@@ -18,7 +18,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psutil
 
@@ -41,7 +41,7 @@ from airflow_provider_ha.storage.durable import remove_tree
 log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 FAILURES_VARIABLE = "SPARK_HA_STANDBY_FAILURES"  # how many standby drivers in a row have failed under this process
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver, or the next try in an outage
 LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no trouble with its start
 _POLL_SECONDS = 1.0
 _DEFAULT_HEAP = 1 << 30  # bytes; of spark-submit
@@ -59,9 +59,12 @@ def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
 
     :returns: Whether the standby driver is needed.
     """
+    pauses = _pauses()
     while not stopped():
         try:
             with connected(spec) as job:
+                if not _is_live(job, spec):
+                    return False
                 wanted = _heap(job.graph(spec.ticket.graph)) + _BESIDE_HEAP
                 while not stopped():
                     if not _is_live(job, spec):
@@ -77,8 +80,22 @@ def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
                 log.error("the standby driver is not started: %s", error)  # noqa: TRY400  # the message says all
                 return False
             log.warning("the job cannot be read yet: %s", error)
-            time.sleep(_POLL_SECONDS)
+            _sleep(next(pauses), stopped)
     return False
+
+
+def _pauses() -> Iterator[float]:
+    """Yield the pauses between the tries of an outage."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not stopped():
+        time.sleep(min(_POLL_SECONDS, left))
 
 
 def _heap(graph: JobGraph) -> int:
@@ -190,9 +207,7 @@ def end(spec: DriverSpec, death: Death, lived: float, stopped: Callable[[], bool
     failures = 1 if lived > LONG_LIFE else 1 + int(os.environ.get(FAILURES_VARIABLE, "0"))
     pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
     log.warning("a standby driver has failed (%s); the next one starts in %.0f s", death.reason, pause)
-    until = time.monotonic() + pause
-    while time.monotonic() < until and not stopped():
-        time.sleep(min(_POLL_SECONDS, pause))
+    _sleep(pause, stopped)
     os.environ[FAILURES_VARIABLE] = str(failures)
     _start_another(spec, stopped, lambda job: _is_live(job, spec))
 
@@ -209,13 +224,18 @@ def replace_promoted(spec: DriverSpec, stopped: Callable[[], bool]) -> None:
 
 
 def _start_another(spec: DriverSpec, stopped: Callable[[], bool], wanted: Callable[[JobRecords], bool]) -> None:
-    """Become the supervisor of a new standby driver; return if none is wanted, or the run has enough of them."""
+    """Become the supervisor of a new standby driver; return if none is wanted, or the run has enough of them.
+
+    Storage is read last: an outage of it holds no process of a run that is over, or that was not taken over.
+    """
+    pauses = _pauses()
     while not stopped():
         try:
             with connected(spec) as job:
-                most = job.graph(spec.ticket.graph).options.standby_drivers
-                living = len(StandbyStore(job.coordinator, job.paths, spec.run).living()) if most else 0
-                if living >= most or not wanted(job):
+                if not wanted(job):
+                    return
+                living = len(StandbyStore(job.coordinator, job.paths, spec.run).living())
+                if living >= job.graph(spec.ticket.graph).options.standby_drivers:
                     return
             become(spec.of_standby(new_id()), None)
         except (HaError, OSError) as error:  # noqa: PERF203  # as above
@@ -223,7 +243,7 @@ def _start_another(spec: DriverSpec, stopped: Callable[[], bool], wanted: Callab
                 log.exception("no further standby driver is started here")
                 return
             log.warning("the next standby driver cannot be started yet: %s", error)
-            time.sleep(_POLL_SECONDS)
+            _sleep(next(pauses), stopped)
 
 
 def _is_live(job: JobRecords, spec: DriverSpec) -> bool:

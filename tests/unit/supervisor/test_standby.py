@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from airflow_provider_ha.coordination.coordinator import Create
-from airflow_provider_ha.errors import NotConnectedError
+from airflow_provider_ha.errors import NotConnectedError, StorageUnavailableError
 from airflow_provider_ha.host.process_tree import Death
 from airflow_provider_ha.host.supervisor import in_place, standby
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
@@ -148,6 +148,29 @@ def test_no_further_standby_driver_is_started_when(
     standby.replace_promoted(spec, lambda: False)
 
     assert became == []
+
+
+@pytest.mark.usefixtures("became")
+@pytest.mark.parametrize("event", ["no promotion", "the run is over"])
+def test_an_outage_of_storage_holds_no_supervisor_that_is_not_needed(
+    world: World,
+    job: JobRecords,
+    spec: DriverSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    event: str,
+) -> None:
+    def away(*_: Any) -> JobGraph:
+        raise StorageUnavailableError("the bucket does not answer")
+
+    monkeypatch.setattr(JobRecords, "graph", away)
+    if event == "the run is over":
+        promoted(job, "aa")
+        canceling(world)()
+
+    standby.replace_promoted(spec, lambda: False)
+
+    if event == "the run is over":
+        assert standby.await_start(spec.of_standby("bb"), lambda: False) is False
 
 
 def test_the_end_of_a_standby_driver_that_has_led_is_that_of_its_submission(job: JobRecords, spec: DriverSpec) -> None:
