@@ -263,6 +263,8 @@ class HaConfig(BaseModel):
         values["hdfs"] = group_from_env(HDFS_ENV)
         values["retention"] = group_from_env(RETENTION_ENV)
         values |= {field: value for field, value in overrides.items() if value is not None}
+        if any(str(values.get(root) or "").startswith("s3:") for root in ("storage_root", "work_root")):
+            values.setdefault("s3", S3Options.from_env())
         if missing := [field for field in ("zookeeper", "storage_root") if not values.get(field)]:
             ways = (f"{ENVIRONMENT[field]} or give --{field.replace('_', '-')}" for field in missing)
             raise ConfigurationError(

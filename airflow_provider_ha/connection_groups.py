@@ -91,9 +91,21 @@ class S3Options(BaseModel):
 
     @classmethod
     def from_env(cls) -> S3Options:
-        """Return boto3's own settings, and the region that the environment names (boto3 reads the endpoint itself)."""
-        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        return cls(region=region) if region else cls()
+        """Return what boto3's variables say, so that a driver, which does not inherit them, has it too.
+
+        Temporary keys stay with this process: they end before a driver does.
+        """
+
+        def named(*variables: str) -> str | None:
+            return next((value for each in variables if (value := os.environ.get(each))), None)
+
+        values = {
+            "endpoint_url": named("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+            "region": named("AWS_REGION", "AWS_DEFAULT_REGION"),
+        }
+        if named("AWS_SESSION_TOKEN") is None:
+            values |= {"access_key": named("AWS_ACCESS_KEY_ID"), "secret_key": named("AWS_SECRET_ACCESS_KEY")}
+        return cls.model_validate({field: value for field, value in values.items() if value is not None})
 
 
 class HdfsOptions(BaseModel):

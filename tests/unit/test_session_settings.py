@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.config import HaConfig, S3Options
 from airflow_provider_ha.coordination.coordinator import Create, Delete, Node, SessionState
 from airflow_provider_ha.coordination.leader_information import LeaderRetrieval
 from airflow_provider_ha.errors import ConfigurationError, JobStateError, NotConnectedError
@@ -123,6 +123,47 @@ def test_the_environment_sets_every_field(monkeypatch: pytest.MonkeyPatch) -> No
     assert (config.tls.ca_file, config.tls.check_hostname) == ("ca.pem", False)
     assert (config.timings.session_timeout, config.timings.tolerate_suspended) == (20, False)
     assert (config.retention.runs, config.retention.days) == (20, 1.5)
+
+
+AWS = {
+    "AWS_ENDPOINT_URL_S3": "https://s3.example.com:9000",
+    "AWS_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+}
+
+
+def s3_from_env(monkeypatch: pytest.MonkeyPatch, **more: str) -> S3Options | None:
+    """Return the access to S3 of a shell with a work root in S3."""
+    said = {
+        "SPARK_HA_ZOOKEEPER": "zk1:2181",
+        "SPARK_HA_STORAGE_ROOT": "file:///ha",
+        "SPARK_HA_HOME_ROOT": "file:///home",
+    }
+    for name, value in (said | {"SPARK_HA_WORK_ROOT": "s3://bucket/jobs"} | AWS | more).items():
+        monkeypatch.setenv(name, value)
+    return HaConfig.from_env().s3
+
+
+def test_a_driver_gets_the_access_to_s3_of_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    s3 = s3_from_env(monkeypatch)
+
+    assert s3 is not None
+    assert (s3.endpoint_url, s3.region) == ("https://s3.example.com:9000", "eu-central-1")
+    assert s3.access_key is not None
+    assert s3.secret_key is not None
+    assert (s3.access_key.get_secret_value(), s3.secret_key.get_secret_value()) == ("key", "secret")
+
+
+def test_a_driver_gets_no_temporary_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    s3 = s3_from_env(monkeypatch, AWS_SESSION_TOKEN="temporary")
+
+    assert s3 is not None
+    assert (s3.endpoint_url, s3.access_key, s3.secret_key) == ("https://s3.example.com:9000", None, None)
+
+
+def test_a_cluster_without_s3_ignores_the_variables_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert s3_from_env(monkeypatch, SPARK_HA_WORK_ROOT="file:///jobs") is None
 
 
 def test_a_connection_names_the_purpose_of_its_login() -> None:
