@@ -12,6 +12,7 @@ from airflow_provider_ha.jobs import condition
 from airflow_provider_ha.jobs.job_graph import Blob, GraphPointer
 from airflow_provider_ha.jobs.model import JobState, LeaderInfo, Recovery, Run, RunResult, StartPoint
 from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.recovery.losses import failure_of
 from airflow_provider_ha.jobs.recovery.restart_policy import (
     GiveUp,
     NeedsDecision,
@@ -322,6 +323,7 @@ def test_hand_overs_use_up_no_attempt_delay_nothing_and_are_no_failures() -> Non
     assert attempts_used(views, OPTIONS, NOW) == 0
     assert decision == Resubmit(attempt=9, lost_epoch=None, after=0)
     assert failures_in_a_row(views, OPTIONS, NOW, lost=True, led_since=None) == 0
+    assert failure_of(views, OPTIONS, NOW, lost=True, led_since=None) is None
 
 
 def test_losses_between_outages_are_counted() -> None:

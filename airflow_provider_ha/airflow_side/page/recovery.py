@@ -265,7 +265,7 @@ def recovery_outcome(
         worked = first is not None or (run.state is not None and not failed)
         since = f"failed since: {which}; the {_NOUNS[way]} itself worked" if worked else f"failed: {which}"
         sentence = f"{sentence} The DAG run has {since}."
-        lost = run.state is None and run.epochs[0].end == "lost"
+        lost = run.state is None and run.epochs[0].end in ("lost", "handed over")
         final, failed = final or lost, failed or (lost and not worked)
     return RecoveryOutcome(
         sentence,

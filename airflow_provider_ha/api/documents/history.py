@@ -174,7 +174,7 @@ def drill_list(job_id: str, drills: Sequence[Drill], unreadable: Sequence[Unread
 
 
 # What became of a submission.
-End = Literal["leads", "starting", "finished", "failed", "lost", "never led"]
+End = Literal["leads", "starting", "finished", "failed", "handed over", "lost", "never led"]
 
 
 class EpochView(View):
@@ -190,8 +190,8 @@ class EpochView(View):
     :param led_at: When it became the leader.
     :param ended_at: When it ended, as far as that is known: its processes were dead, its run had its result, its loss
         was recovered, or the next submission was made. ``null`` while it lives.
-    :param end: ``leads``, ``starting``, ``finished`` (its run ended with it), ``failed`` (it FAILED with it), ``lost``
-        or ``never led``.
+    :param end: ``leads``, ``starting``, ``finished`` (its run ended with it), ``failed`` (it FAILED with it),
+        ``handed over`` (on request, to a standby driver), ``lost`` or ``never led``.
     :param reason: Why it ended, in one line.
     :param recovered_by: Who recovered its loss.
     :param recovered_at: When.
@@ -385,6 +385,8 @@ def _end(history: RunHistory, attempt: Attempt, later: Attempt | None, leader: L
     if job.is_over:
         return "failed" if job.state is JobState.FAILED else "finished"
     if job.is_lost:
+        if attempt.exit is not None and attempt.exit.handed_over:
+            return "handed over"
         return "lost" if led is not None else "never led"
     return "leads" if job.is_led else "starting"
 

@@ -139,7 +139,8 @@ def failure_of(
     :param led_since: Start of its leadership; ``None`` when it does not lead.
     :param before: The failures of the runs before it.
     """
-    ended = submissions if lost else submissions[:-1]
+    over = submissions if lost else submissions[:-1]
+    ended = tuple(view for view in over if view.exit is None or not view.exit.handed_over)
     count = before.count if before is not None else 0
     row = failures_in_a_row(submissions, options, now, lost=lost, led_since=led_since, before=count)
     if not ended:

@@ -135,12 +135,14 @@ def test_a_hand_over_ends_at_a_batch_boundary_and_the_standby_driver_leads(hande
     assert epoch["pid"] == handed_over.standby.pid
 
 
-def test_a_hand_over_is_no_attempt_and_no_failure(handed_over: TakenOver) -> None:
+def test_a_hand_over_is_no_attempt_and_no_failure(job: SupervisedJob, handed_over: TakenOver) -> None:
     left = handed_over.lost.exit
+    ends = {each["attempt"]: each["end"] for each in command(job, "history")["epochs"]}
 
     assert left is not None
     assert (left.handed_over, left.counts, left.failure) == (True, False, None)
     assert restart_reason(handed_over.lost) is RestartReason.HANDED_OVER
+    assert ends[1] == "handed over"
 
 
 def test_the_phases_of_a_takeover_are_shown(handed_over: TakenOver) -> None:
