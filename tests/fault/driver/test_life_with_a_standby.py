@@ -137,7 +137,8 @@ def test_a_hand_over_ends_at_a_batch_boundary_and_the_standby_driver_leads(hande
 
 def test_a_hand_over_is_no_attempt_and_no_failure(job: SupervisedJob, handed_over: TakenOver) -> None:
     left = handed_over.lost.exit
-    ends = {each["attempt"]: each["end"] for each in command(job, "history")["epochs"]}
+    (run,) = command(job, "history")["runs"]
+    ends = {each["attempt"]: each["end"] for each in run["epochs"]}
 
     assert left is not None
     assert (left.handed_over, left.counts, left.failure) == (True, False, None)
