@@ -246,7 +246,7 @@ SENTENCES = [
     ("explanation/retention.md", f"{archive_store.UNUSED.days} days after the last use | the training"),
     ("how-to/standby-drivers.md", f"another one waits for {standbys.TURN_SECONDS:g} s"),
     ("how-to/class-archives.md", f"no driver has used for {archive_store.UNUSED.days} days is removed"),
-    ("how-to/class-archives.md", f"its heap has {jvm_command.LARGEST_HEAP >> 30} GiB or more"),
+    ("how-to/class-archives.md", f"the heap has {jvm_command.LARGEST_HEAP >> 30} GiB or more"),
     ("how-to/recover-jobs.md", f"takes {'a quarter of an hour' if ReconcileTimings().act == 900 else '?'}"),
     ("how-to/alerts.md", f"within `grace` ({GRACE} s in the DAG)"),
     ("how-to/metrics.md", f"batches of {WORDS[threshold('SparkHaCheckpointOld') / 60]} minutes are committed"),

@@ -236,7 +236,7 @@ def contradiction(command: JvmCommand) -> str:
     heaps = [_HEAP.fullmatch(word) for word in command.words]
     sizes = [int(heap[1]) << _BYTES[heap[2].lower()] for heap in heaps if heap is not None]
     if sizes and sizes[-1] >= LARGEST_HEAP:
-        return "its heap has 32 GiB or more"
+        return "the heap has 32 GiB or more"
     return ""
 
 

@@ -33,13 +33,21 @@ class Host:
             (place / name).chmod(0o700)
         self.environment = {**os.environ, "SPARK_HOME": str(self.spark), "JAVA_HOME": str(self.java)}
 
-    def launch(self) -> DriverLaunch:
+    def launch(self, *, enabled: bool = True) -> DriverLaunch:
         """Return how a driver is started."""
         call = [str(self.spark / "bin" / "spark-submit"), "job.py"]
-        return driver_launch(call, self.environment, self.store, enabled=True)
+        return driver_launch(call, self.environment, self.store, enabled=enabled)
 
-    def make(self) -> Path:
-        """Make the archive that a driver lacks."""
+    def rewrite(self, old: str, new: str) -> None:
+        """Let Spark's script give the JVM something else."""
+        script = self.spark / "bin" / "spark-class"
+        script.write_text(script.read_text().replace(old, new))
+
+    def make(self, resources: tuple[str, ...] = ()) -> Path:
+        """Make the archive that a driver lacks.
+
+        :param resources: Files in its jars.
+        """
         training = self.launch().training
         assert training is not None
         with self.store.training() as made:
@@ -53,6 +61,7 @@ class Host:
                 spark="4.2.0",
                 seconds=1.0,
                 made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+                resources=resources,
             )
             self.store.publish(made, note)
         return self.store.path(training.key)
@@ -86,6 +95,61 @@ def test_a_java_without_an_archive_gets_none(host: Host) -> None:
 
     assert launch.reason == f"the Java in {host.java} has no archive of its classes (java -Xshare:dump)"
     assert launch.training is None
+
+
+@pytest.mark.parametrize(
+    "option", ["-javaagent:/agent.jar", "-XX:SharedArchiveFile=/own.jsa", "-XX:AOTCache=/own.aot", "-Xshare:off"]
+)
+@pytest.mark.parametrize("place", ["the command", "a variable"])
+def test_an_option_of_the_user_has_precedence(host: Host, option: str, place: str) -> None:
+    host.make()
+    if place == "the command":
+        host.rewrite("bin/java", f"bin/java {option}")
+    else:
+        host.environment["JAVA_TOOL_OPTIONS"] = f"-Dother=1 {option}"
+
+    launch = host.launch()
+
+    assert launch.reason.startswith("the JVM has the option ")
+    assert launch.reason.removeprefix("the JVM has the option ") in option
+    assert (launch.archive, launch.training) == (None, None)
+
+
+@pytest.mark.parametrize(("heap", "reason"), [("32g", "the heap has 32 GiB or more"), ("31g", NOT_MADE)])
+def test_a_heap_with_larger_references_gets_none(host: Host, heap: str, reason: str) -> None:
+    host.rewrite("bin/java", f"bin/java -Xmx{heap}")
+
+    assert host.launch().reason == reason
+
+
+def test_a_folder_before_the_jars_keeps_its_precedence(host: Host) -> None:
+    first = host.spark / "first"
+    first.mkdir()
+    (first / "application.conf").write_text("")
+    host.rewrite('-cp "', f'-cp "{first}:')
+
+    assert host.launch().reason == f"the folder {first} of the class path precedes its jars"
+
+
+def test_a_file_of_the_conf_folder_is_hidden_by_no_jar(host: Host) -> None:
+    conf = host.spark / "conf"
+    conf.mkdir()
+    (conf / "log4j2.properties").write_text("")
+    host.environment["SPARK_CONF_DIR"] = str(conf)
+    host.make(resources=("log4j2.properties",))
+
+    launch = host.launch()
+
+    assert launch.reason == "a jar would hide log4j2.properties of the conf folder"
+    assert launch.archive is None
+
+
+def test_a_job_switches_its_archive_off(host: Host) -> None:
+    host.make()
+
+    launch = host.launch(enabled=False)
+
+    assert (launch.reason, launch.archive, launch.training) == ("class_archive is off", None, None)
 
 
 def test_another_archive_of_java_itself_needs_another_one_of_spark(host: Host) -> None:
