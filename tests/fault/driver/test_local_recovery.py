@@ -17,6 +17,7 @@ import pytest
 from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.checkpoints.plan_model import RestorePlan, Verdict
 from airflow_provider_ha.checkpoints.restore.select import Selection
+from airflow_provider_ha.checkpoints.spark.closure import closure
 from airflow_provider_ha.checkpoints.spark.metadata_log import NEVER
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
@@ -222,6 +223,25 @@ def test_copies_of_an_earlier_batch_change_nothing(job: LayeredJob, tmp_path: Pa
 
     assert restore_of(job).store_files > 0
     terminate_and_compare(job, 4)
+
+
+@pytest.mark.hours
+def test_each_state_file_of_a_checkpoint_has_an_equal_copy(job: LayeredJob, tmp_path: Path) -> None:
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    job.await_published(1)
+    job.kill()
+    tree = job.tree(1)
+    assert tree is not None
+    query = tree / "windows"
+    needed = closure(query, job.progress(1).committed, with_planned=True)
+    stored = {Path(name).name: query.read(name) for name in needed if re.search(r"^state/0/.*\.(zip|sst)$", name)}
+
+    local = {copy.name: copy.read_bytes() for copy in copies(tmp_path)}
+
+    assert any(name.endswith(".sst") for name in stored)
+    assert {name: local.get(name) for name in stored} == stored
 
 
 @pytest.mark.hours
