@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 _JOIN_SECONDS = 2.0  # between two requests for a place
 _NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
 _NO_EXECUTOR = "its session has no executor: the cluster is about to start it, or has no room for it"
+_STARTS = "it starts Spark, and warms it up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ class StandbyDriver:
             host=socket.gethostname(),
             pid=os.getpid(),
             log=spec.handle.log_uri,
+            note=_STARTS,
         )
         self._copies: CopyRefresher | None = None
         self._executors: HeldExecutors | None = None
