@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Annotated
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -130,7 +131,7 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
                     each.level.value,
                     f"{each.since:%Y-%m-%d %H:%M:%S}",
                     each.note,
-                    each.log,
+                    _place_of(each.log),
                 ]
                 for each in shown.standbys.drivers
             ),
@@ -165,6 +166,12 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
         f"{rate:,.1f}" if rate is not None else None,
         query.lag,
     )
+
+
+def _place_of(log: str) -> str:
+    """Return the place of a log as that of the driver is shown: host and path of a file, else the URI."""
+    found = urlsplit(log)
+    return f"{found.netloc}:{unquote(found.path)}" if found.scheme == "file" else log
 
 
 def _options(job: JobClient, snapshot: JobStatus) -> HaOptions | None:
