@@ -41,7 +41,8 @@ from airflow_provider_ha.storage.durable import remove_tree
 log = logging.getLogger("airflow_provider_ha.host.supervisor")
 
 FAILURES_VARIABLE = "SPARK_HA_STANDBY_FAILURES"  # how many standby drivers in a row have failed under this process
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver, or the next try in an outage
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver
+OUTAGE_PAUSE = 60.0  # seconds: longest pause before the next try in an outage
 LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no trouble with its start
 _POLL_SECONDS = 1.0
 _DEFAULT_HEAP = 1 << 30  # bytes; of spark-submit
@@ -89,7 +90,7 @@ def _pauses() -> Iterator[float]:
     pause = FIRST_PAUSE
     while True:
         yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, OUTAGE_PAUSE)
 
 
 def _sleep(seconds: float, stopped: Callable[[], bool]) -> None:
