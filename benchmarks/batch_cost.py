@@ -38,7 +38,7 @@ def play(side: ByHand | Managed, job_id: str, into: Path) -> Times:
 def main() -> None:
     """Measure and print."""
     given = effort(__doc__, pairs=5)
-    batches = 5 if given.quick else 100
+    batches = 5 if given.quick else 30
     pairs: list[tuple[Times, Times]] = []
     with tempfile.TemporaryDirectory() as name, EmbeddedZooKeeper(Path(name) / "zk") as server:
         folder = Path(name)

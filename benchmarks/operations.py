@@ -58,6 +58,8 @@ class HandCopies:
         bucket = max(buckets, key=lambda each: each["CreationDate"])["Name"]
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="prefix/cluster/"):
             for each in page.get("Contents", []):
+                if each["Key"].endswith("/"):
+                    continue  # a directory of S3A, without content
                 source = {"Bucket": bucket, "Key": each["Key"]}
                 client.copy_object(Bucket=bucket, Key=f"copy/{each['Key']}", CopySource=source)
         client.close()

@@ -23,9 +23,7 @@ HEAVY = [
     "cost",
     "failover",
     "host_loss",
-    "memory",
     "operations",
-    "placement",
 ]
 PAGE = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 # How the scripts that need a server of versitygw end where it cannot be built.

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession, functions
 
 
-WARM = 20  # batches of a pace that do not count
+WARM = 10  # batches of a pace that do not count
 into, batches, paces = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
 spark = SparkSession.builder.appName("batch-times").getOrCreate()
 spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", batches + WARM + 100)
