@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from typing import Annotated
-from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -37,6 +36,7 @@ from airflow_provider_ha.jobs.move.move_records import read_moved
 from airflow_provider_ha.jobs.options.conf import engine_options, keys_of, named_spark_home, site_defaults
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.run_history import RUNS, read_history
+from airflow_provider_ha.jobs.runs.submissions import DriverHandle
 from airflow_provider_ha.jobs.runs.watchers import watched
 from airflow_provider_ha.jobs.status import JobStatus
 from airflow_provider_ha.names import check_job_id
@@ -170,8 +170,8 @@ def _figures(query: QueryStatus) -> tuple[str | None, str | None, int | None]:
 
 def _place_of(log: str) -> str:
     """Return the place of a log as that of the driver is shown: host and path of a file, else the URI."""
-    found = urlsplit(log)
-    return f"{found.netloc}:{unquote(found.path)}" if found.scheme == "file" else log
+    handle = DriverHandle(engine="", log_uri=log)
+    return f"{handle.log_host}:{handle.log_path}" if handle.log_host else handle.log_path
 
 
 def _options(job: JobClient, snapshot: JobStatus) -> HaOptions | None:

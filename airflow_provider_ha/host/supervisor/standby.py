@@ -68,14 +68,14 @@ def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
                     return False
                 wanted = _heap(job.graph(spec.ticket.graph)) + _BESIDE_HEAP
                 while not stopped():
-                    if not _is_live(job, spec):
-                        return False
                     if job.snapshot().state is JobState.RUNNING:
                         free = psutil.virtual_memory().available
                         if free >= wanted:
                             return True
                         _show_need(job, spec, wanted, free)
                     time.sleep(_POLL_SECONDS)
+                    if not _is_live(job, spec):
+                        return False
         except HaError as error:  # noqa: PERF203  # a retry is a try in a loop
             if not error.retryable:
                 log.error("the standby driver is not started: %s", error)  # noqa: TRY400  # the message says all
