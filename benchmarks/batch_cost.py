@@ -17,7 +17,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, ByHand, Managed
-from benchmarks.shared import effort, median, show
+from benchmarks.shared import effort, median, ratio, show
 
 
 SCRIPT = Path(__file__).parents[1] / "tests" / "apps" / "system" / "batch_times.py"
@@ -62,7 +62,7 @@ def main() -> None:
                 f"{median(alone):.0f} ms",
                 f"{median(ours):.0f} ms",
                 f"{median(differences):+.1f} ms ({min(differences):+.0f} to {max(differences):+.0f})",
-                f"{median([second / first for first, second in zip(alone, ours, strict=True)]):.2f}",
+                f"{ratio(alone, ours):.2f}",
             )
         )
     show(

@@ -129,6 +129,29 @@ def below(client: KazooClient, top: str, name: str = "") -> Iterator[tuple[str, 
         yield from below(client, top, f"{name}/{child}")
 
 
+def followers(jobs: list[JobPaths]) -> list[Followed]:
+    """Return a trigger for each job."""
+    return [Followed(job_id=paths.job_id, run=1, attempt=1, wait_for="finished", watcher_id="task") for paths in jobs]
+
+
+async def start_all(triggers: list[Followed]) -> list[asyncio.Future[Any]]:
+    """Start triggers, one in each turn of the loop, and wait until each has read its job."""
+    tasks: list[asyncio.Future[Any]] = []
+    for trigger in triggers:
+        tasks.append(asyncio.ensure_future(anext(trigger.run())))
+        await asyncio.sleep(0)
+    # The newest first: the question is asked all the time, and must cost nothing.
+    await until(lambda: all(trigger.reads for trigger in reversed(triggers)), LOOKS)
+    return tasks
+
+
+async def stop_all(tasks: list[asyncio.Future[Any]]) -> None:
+    """End triggers."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def followed(
     config: HaConfig, jobs: list[JobPaths], idle: float, is_settled: Callable[[], bool] = lambda: True
 ) -> Figures:
@@ -138,15 +161,9 @@ async def followed(
     :param is_settled: Whether they can begin.
     """
     gaps = Gaps(LOOKS)
-    triggers = [
-        Followed(job_id=paths.job_id, run=1, attempt=1, wait_for="finished", watcher_id="task") for paths in jobs
-    ]
-    meter, tasks = Meter(), []
-    for trigger in triggers:
-        tasks.append(asyncio.ensure_future(anext(trigger.run())))
-        await asyncio.sleep(0)
-    # The newest first: the question is asked all the time, and must cost nothing.
-    await until(lambda: all(trigger.reads for trigger in reversed(triggers)), LOOKS)
+    triggers = followers(jobs)
+    meter = Meter()
+    tasks = await start_all(triggers)
     registration = meter.read()
     writer = KazooClient(config.zookeeper)
     writer.start()
@@ -171,9 +188,7 @@ async def followed(
     writer.create(jobs[0].leader, lost)
     writer.stop()
     writer.close()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await stop_all(tasks)
     return figures
 
 

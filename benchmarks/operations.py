@@ -22,7 +22,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.testing.waiting import wait_until
 from benchmarks.failover_sides import PATIENCE, ByHand, Managed, SlowStore
-from benchmarks.shared import effort, median, show
+from benchmarks.shared import effort, median, ratio, show
 from tests.support.s3.s3_server import S3Access, real_server
 from tests.support.spark.layered_job import on_s3
 
@@ -125,8 +125,7 @@ def rounds(store: str, config: HaConfig, s3: S3Access | None, folder: Path, pair
     rows: list[tuple[str, ...]] = []
     for index, what in enumerate(("savepoint", "stop")):
         alone, job = ([each[name][index] for each in found] for name in ("hand", "ours"))
-        ratio = median([second / first for first, second in zip(alone, job, strict=True)])
-        rows.append((store, what, f"{median(alone):.2f} s", f"{median(job):.2f} s", f"{ratio:.2f}"))
+        rows.append((store, what, f"{median(alone):.2f} s", f"{median(job):.2f} s", f"{ratio(alone, job):.2f}"))
     return rows
 
 

@@ -66,6 +66,11 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def ratio(base: Sequence[float], ours: Sequence[float]) -> float:
+    """Return the median of the ratios of the pairs."""
+    return median([second / first for first, second in zip(base, ours, strict=True)])
+
+
 def p99(values: Sequence[float]) -> float:
     """Return the value that one in a hundred exceeds; the greatest when there are fewer."""
     return sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]

@@ -24,7 +24,7 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.coordination.paths import JobPaths
 from airflow_provider_ha.coordination.raw_socket import close_session
-from benchmarks.idle_triggers import LOOKS, SETTLE, Followed, Meter, fill
+from benchmarks.idle_triggers import LOOKS, SETTLE, Meter, fill, followers, start_all, stop_all
 from benchmarks.shared import effort, median, show
 from benchmarks.takeover import TICK_MS, Candidate, T, Victim, with_proof
 from benchmarks.watches import Gaps, until
@@ -68,14 +68,8 @@ def delete_leaders(config: HaConfig, jobs: list[JobPaths]) -> None:
 
 async def lost_leaders(config: HaConfig, jobs: list[JobPaths]) -> tuple[float, float, float]:
     """Return the seconds until all triggers have looked, those of the processor, and the longest gap of the loop."""
-    triggers = [
-        Followed(job_id=paths.job_id, run=1, attempt=1, wait_for="finished", watcher_id="task") for paths in jobs
-    ]
-    tasks = []
-    for trigger in triggers:
-        tasks.append(asyncio.ensure_future(anext(trigger.run())))
-        await asyncio.sleep(0)
-    await until(lambda: all(trigger.reads for trigger in reversed(triggers)), LOOKS)
+    triggers = followers(jobs)
+    tasks = await start_all(triggers)
     writer = KazooClient(config.zookeeper)
     writer.start()
     await until(lambda: len(writer.get_children(jobs[-1].watchers)) > 0, LOOKS)
@@ -90,9 +84,7 @@ async def lost_leaders(config: HaConfig, jobs: list[JobPaths]) -> tuple[float, f
     cost = meter.read()
     gaps.stop()
     deletion.join()
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await stop_all(tasks)
     return cost.clock, cost.processor, gaps.longest
 
 
