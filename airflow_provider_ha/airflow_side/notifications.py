@@ -72,6 +72,10 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
         "has fewer standby drivers than it requests",
         "A loss of its driver takes longer to recover. `spark-ha job show {job}` names the log of each standby driver.",
     ),
+    "standby_ready": (
+        "has its standby drivers ready",
+        "Nothing. `spark-ha job show {job}` shows each one with its host.",
+    ),
     "drill_failed": (
         "failed its restore drill",
         "A restore after a disaster may fail: `spark-ha drill list {job}`, then take a savepoint and drill it.",

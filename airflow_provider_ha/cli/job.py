@@ -122,7 +122,7 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
     )
     if shown.standbys.drivers:
         console.print_table(
-            ("STANDBY DRIVER", "HOST", "PID", "LEVEL", "SINCE", "NOTE", "LOG"),
+            ("STANDBY DRIVER", "HOST", "PID", "LEVEL", "SINCE", "MEMORY", "NOTE", "LOG"),
             (
                 [
                     each.standby_id,
@@ -130,6 +130,7 @@ def _show(client: HaClient, job_id: str, *, as_json: bool) -> None:
                     each.pid or "-",
                     each.level.value,
                     f"{each.since:%Y-%m-%d %H:%M:%S}",
+                    f"{each.memory / 1e6:,.0f} MB" if each.memory else "-",
                     each.note,
                     _place_of(each.log),
                 ]

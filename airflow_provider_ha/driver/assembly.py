@@ -110,6 +110,7 @@ def start_metrics(
             state=lambda: writer.state,
             lease_left=led.leadership.least_lease_left,
             standbys=lambda: writer.standbys,
+            living=lambda: writer.living_standbys,
             losses=lambda: writer.losses,
             triggers=registry.triggers,
             checkpoints=figures,

@@ -20,7 +20,7 @@ from airflow_provider_ha.checkpoints.model import Checkpoint
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.errors import HaError
 from airflow_provider_ha.jobs.model import StandbyCount
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class StandbyFigures:
 
     :param requested: Number that the job requests: without any, nothing is read.
     :ivar count: The last count, which stays while ZooKeeper does not answer.
+    :ivar living: The standby drivers of the last count.
     """
 
     def __init__(self, store: StandbyStore, requested: int, clock: Clock) -> None:
@@ -99,6 +100,7 @@ class StandbyFigures:
         self._clock = clock
         self._counted_at = float("-inf")
         self.count = StandbyCount(requested=requested) if requested else None
+        self.living: tuple[Standby, ...] = ()
 
     def update(self) -> None:
         """Count them if the last count is old."""
@@ -107,7 +109,7 @@ class StandbyFigures:
             return
         self._counted_at = now
         try:
-            living = self._store.living()
+            self.living = living = self._store.living()
         except HaError as error:
             log.debug("the standby drivers are not counted: %s", error)
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -28,6 +28,7 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.recovery.losses import RecoveryTimes, restarts_since
 from airflow_provider_ha.jobs.recovery.restart_policy import attempts_used
 from airflow_provider_ha.jobs.runs.run_store import RunView
+from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore
 from airflow_provider_ha.query_names import shown
 
@@ -70,6 +71,7 @@ class MetricSources:
 
     :param state: Returns the state of the job.
     :param standbys: Returns the last count of the standby drivers; ``None`` for a job that requests none.
+    :param living: Returns the living standby drivers at that count.
     :param losses: Returns how often the run has continued without its missing input.
     :param lease_left: Returns the lowest remaining seconds of the lease in recent time; ``None`` once it is given up.
     :param run: The run as it was read when this driver began to lead.
@@ -88,6 +90,7 @@ class MetricSources:
     state: Callable[[], JobState]
     lease_left: Callable[[], float | None]
     standbys: Callable[[], StandbyCount | None]
+    living: Callable[[], Sequence[Standby]]
     losses: Callable[[], int]
     triggers: ReportedTriggers
     checkpoints: CheckpointFigures
@@ -149,6 +152,9 @@ class DriverMetrics(Collector):
             metric_names.LEASE_MARGIN: [((), left)] if left is not None else [],
             metric_names.STANDBYS_READY: [((), standbys.ready)] if standbys is not None else [],
             metric_names.STANDBYS_REQUESTED: [((), standbys.requested)] if standbys is not None else [],
+            metric_names.STANDBY_LEVEL_AGE: [
+                ((each.standby_id, each.level.value), _seconds(each.since, now)) for each in observed.living()
+            ],
             **self._of_checkpoints(now),
             **self._of_batches(now),
             **self._of_recovery(now),

@@ -178,6 +178,13 @@ STANDBYS_REQUESTED = Metric(
     "Number of standby drivers that the options of the job request, standby_drivers",
     emitters=_BOTH,
 )
+STANDBY_LEVEL_AGE = Metric(
+    "spark_ha_standby_driver_level_seconds",
+    _G,
+    "seconds",
+    "Time since a standby driver has reached its level; of session, since it was warmed up",
+    ("standby", "level"),
+)
 JOB_ALERT = Metric(
     "spark_ha_job_alert",
     _G,
@@ -232,6 +239,7 @@ METRICS: tuple[Metric, ...] = (
     COPIES_SECONDS,
     STANDBYS_READY,
     STANDBYS_REQUESTED,
+    STANDBY_LEVEL_AGE,
     JOB_ALERT,
     NOT_INSPECTED,
     ACCEPTED_LOSSES,

@@ -242,6 +242,7 @@ class LeaderInfo(Record):
     :param attempt: Number of the submission within the run; 0 for a process that is not a driver.
     :param host: Host of the process.
     :param since: Time of its leadership grant.
+    :param standby: Whether it was a standby driver before.
     """
 
     kind: ClassVar[str] = "leader"
@@ -252,6 +253,7 @@ class LeaderInfo(Record):
     host: str
     pid: int
     since: datetime
+    standby: bool = False
 
 
 class QueryStatus(Model):

@@ -56,6 +56,7 @@ class LeadershipGrantedEvent(View):
 
     :param run: Run that it leads.
     :param epoch: Epoch of the leadership.
+    :param standby: Whether a standby driver was promoted.
     :param lasted: Seconds for which this has lasted.
     """
 
@@ -66,6 +67,7 @@ class LeadershipGrantedEvent(View):
     epoch: int
     host: str
     pid: int
+    standby: bool = False
     lasted: float
 
 
@@ -112,6 +114,7 @@ class RecoveredEvent(View):
     :param run: Run that is led.
     :param epoch: Epoch of the new leadership.
     :param host: Host of the new driver.
+    :param standby: Whether it was a standby driver before.
     :param took: Seconds from the loss, as the trigger saw it, to the new leader.
     :param lasted: Seconds for which the new leader has led.
     """
@@ -123,6 +126,7 @@ class RecoveredEvent(View):
     epoch: int
     host: str
     pid: int
+    standby: bool = False
     took: float
     lasted: float
 
@@ -230,6 +234,22 @@ class StandbyMissingEvent(AlertEvent):
     ready: int
 
 
+class StandbyReadyEvent(View):
+    """A live run that has all the standby drivers that it requests, ready, under a new leader or after a lack.
+
+    :param epoch: Epoch of the leader that counts them; it leads.
+    :param ready: Their number.
+    :param lasted: Seconds for which the trigger has seen it.
+    """
+
+    event: Literal["standby_ready"] = "standby_ready"
+    job_id: str
+    run: int
+    epoch: int
+    ready: int
+    lasted: float
+
+
 class DrillAlertEvent(AlertEvent):
     """The newest restore drill of a live job.
 
@@ -263,6 +283,7 @@ CLUSTER_EVENTS: Mapping[str, type[View]] = {
     "stalled": StalledEvent,
     "input_lost": InputLostEvent,
     "standby_missing": StandbyMissingEvent,
+    "standby_ready": StandbyReadyEvent,
     "drill_failed": DrillAlertEvent,
     "recovery_point_exceeded": DrillAlertEvent,
     "recovery_time_exceeded": DrillAlertEvent,

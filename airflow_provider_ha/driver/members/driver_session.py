@@ -159,7 +159,7 @@ def led_record(epoch: int, clock: Clock) -> SubmissionLed:
     )
 
 
-def leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
+def leader_info(spec: DriverSpec, epoch: int, clock: Clock, *, standby: bool = False) -> LeaderInfo:
     """Return the record of this process as the leader of a submission's job."""
     return LeaderInfo(
         epoch=epoch,
@@ -168,4 +168,5 @@ def leader_info(spec: DriverSpec, epoch: int, clock: Clock) -> LeaderInfo:
         host=socket.gethostname(),
         pid=os.getpid(),
         since=clock.now(),
+        standby=standby,
     )

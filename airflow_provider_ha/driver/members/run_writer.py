@@ -40,7 +40,7 @@ from airflow_provider_ha.jobs.model import (
 from airflow_provider_ha.jobs.operations.operations import ending_ops
 from airflow_provider_ha.jobs.runs.journal import JobJournal
 from airflow_provider_ha.jobs.runs.run_store import RunStore
-from airflow_provider_ha.jobs.runs.standbys import StandbyStore
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 from airflow_provider_ha.jobs.runs.submissions import StartTimes
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.redaction import public
@@ -245,6 +245,11 @@ class JobWriter:
     def standbys(self) -> StandbyCount | None:
         """The run's standby drivers at the last count; ``None`` for a job that requests none. Never waits."""
         return self._standbys.count
+
+    @property
+    def living_standbys(self) -> tuple[Standby, ...]:
+        """The run's living standby drivers at the last count. Never waits."""
+        return self._standbys.living
 
     def set_state(self, state: JobState, message: str = "") -> None:
         """Note the state; :meth:`publish_status` writes it. States noted after the end are ignored."""

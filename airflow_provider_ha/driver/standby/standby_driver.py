@@ -14,6 +14,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import psutil
+
 from airflow_provider_ha.clock import Clock
 from airflow_provider_ha.coordination._kazoo import KazooCoordinator
 from airflow_provider_ha.coordination.coordinator import SessionState
@@ -114,6 +116,7 @@ class StandbyDriver:
             log=spec.handle.log_uri,
             note=_STARTS,
         )
+        self._jvm: int | None = None
         self._copies: CopyRefresher | None = None
         self._executors: HeldExecutors | None = None
         self._coordinator.add_state_listener(self._on_state)
@@ -157,15 +160,17 @@ class StandbyDriver:
     def _prepare(self) -> PatchedSpark:
         """Patch pyspark, make a session and warm it up; without a session, the note has the reason."""
         jvm = gateway()
-        self._exit.owns_jvm(int(jvm.java.lang.ProcessHandle.current().pid()))
+        self._jvm = int(jvm.java.lang.ProcessHandle.current().pid())
+        self._exit.owns_jvm(self._jvm)
         prepare_session_conf(jvm, self._graph.options.min_batches_to_retain)
         calls = WriterCalls.of_pyspark()
         patches = Patches(Lifecycle(), QueryRegistry(self._clock), PlainStarter(calls))
         patches.apply()
         note = "the conf for OpenLineage is set" if self._graph.lineage else reason_against(jvm)
         limited = bool(note)
-        if not limited:
-            note = self._warm_up(jvm, calls, patches) or self._need()
+        if not limited and not (note := self._warm_up(jvm, calls, patches)):
+            self._own = self._own.model_copy(update={"warmed_up_at": self._clock.now()})
+            note = self._need()
         self._note(StandbyLevel.CONNECTED if note else StandbyLevel.SESSION, note, limited=limited)
         return PatchedSpark(calls, patches)
 
@@ -206,7 +211,8 @@ class StandbyDriver:
         return ""
 
     def _note(self, level: StandbyLevel, note: str, *, limited: bool) -> None:
-        reached = {"level": level, "note": note, "limited": limited, "since": self._clock.now()}
+        memory = _memory_of(os.getpid(), self._jvm)
+        reached = {"level": level, "note": note, "limited": limited, "since": self._clock.now(), "memory": memory}
         self._own = self._own.model_copy(update=reached)
         self._takeover.is_ready = self._own.is_ready
         try:
@@ -250,3 +256,11 @@ class StandbyDriver:
         self._spec.home.session.unlink(missing_ok=True)
         self._spec.home.driver_pid.unlink(missing_ok=True)
         self._exit.leave(ExitCode.DONE)
+
+
+def _memory_of(*pids: int | None) -> int:
+    """Return the bytes of processes (PSS); 0 on a host that does not count them so."""
+    try:
+        return sum(psutil.Process(pid).memory_full_info().pss for pid in pids if pid is not None)
+    except (psutil.Error, AttributeError):  # without /proc no PSS is counted
+        return 0

@@ -166,7 +166,7 @@ class Takeover:
                 job.paths,
                 timings=spec.config.timings,
                 clock=job.clock,
-                describe=lambda epoch: leader_info(promoted, epoch, job.clock).to_bytes(),
+                describe=lambda epoch: leader_info(promoted, epoch, job.clock, standby=True).to_bytes(),
                 timeout=spec.config.timings.session_timeout,
                 admit=admit,
                 also=also,

@@ -28,6 +28,7 @@ from airflow_provider_ha.fleet.notify.notices import (
     RUN_FAILED,
     STALLED,
     STANDBY_MISSING,
+    STANDBY_READY,
     Condition,
     Event,
     Watched,
@@ -75,7 +76,7 @@ def _commits(status: Status | None, stall: SubmissionExit) -> bool:
 
 NO_CHECKPOINT = "no checkpoint: "  # how a driver begins the message of its status
 # Read from the status that a leader writes.
-_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD, STANDBY_MISSING})
+_OF_LEADERS = frozenset({STALLED, CHECKPOINT_FAILING, CHECKPOINT_OLD, STANDBY_MISSING, STANDBY_READY})
 NEWS_SECONDS = 86_400.0  # a run that failed longer ago is history
 
 
@@ -227,16 +228,15 @@ def _loss(health: JobHealth, now: datetime) -> Iterator[Condition]:
 
 def _standbys(health: JobHealth, now: datetime) -> Iterator[Condition]:
     status = health.status
-    if status is None or status.standbys is None or not (reason := status.standbys.problem(now)):
+    if status is None or status.standbys is None:
         return
-    facts: Event = {
-        "run": health.run,
-        "epoch": status.epoch,
-        "reason": reason,
-        "requested": status.standbys.requested,
-        "ready": status.standbys.ready,
-    }
-    yield Condition(kind=STANDBY_MISSING, key=(health.run, status.epoch), facts=facts)
+    found, key = status.standbys, (health.run, status.epoch)
+    facts: Event = {"run": health.run, "epoch": status.epoch, "ready": found.ready}
+    if found.ready >= found.requested:
+        yield Condition(kind=STANDBY_READY, key=key, facts=facts)
+    elif reason := found.problem(now):
+        facts |= {"reason": reason, "requested": found.requested}
+        yield Condition(kind=STANDBY_MISSING, key=key, facts=facts)
 
 
 def _checkpoints(health: JobHealth, bounds: HealthLimits, now: datetime) -> Iterator[Condition]:

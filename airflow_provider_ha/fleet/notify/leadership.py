@@ -365,7 +365,7 @@ class ClusterView:
     def _granted(self, leader: LeaderInfo) -> Condition:
         if not leader.attempt:
             return INTERIM
-        facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid"})
+        facts = leader.model_dump(mode="json", include={"run", "attempt", "epoch", "host", "pid", "standby"})
         return Condition(kind=GRANTED, key=(leader.epoch,), lasting=self._grace, facts=facts)
 
 

@@ -2,8 +2,8 @@
 
 Debounced: a condition has to last before it is reported, and any change starts a new wait. A lasting condition is
 reported again, because the DAG run that had to act may have failed; after its end, the next occurrence is a new
-condition. A granted leadership is reported once, and not at all if it existed before the watching began; a leadership
-that ends a reported outage is also a recovery.
+condition. A granted leadership is reported once, and not at all if it existed before the watching began, and so are
+ready standby drivers; a leadership that ends a reported outage is also a recovery.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ CHECKPOINT_OLD = "checkpoint_old"
 STALLED = "stalled"
 INPUT_LOST = "input_lost"
 STANDBY_MISSING = "standby_missing"
+STANDBY_READY = "standby_ready"
 DRILL_FAILED = "drill_failed"
 RECOVERY_POINT = "recovery_point_exceeded"
 RECOVERY_TIME = "recovery_time_exceeded"
 
 LEADERSHIP_KINDS = (NO_LEADER, QUARANTINED, GRANTED, RECOVERED, NOT_INSPECTED)
 _OF_CHECKPOINTS = (CHECKPOINT_FAILING, CHECKPOINT_OLD)
-HEALTH_KINDS = (BUDGET_EXHAUSTED, RUN_FAILED, FAILING, *_OF_CHECKPOINTS, STALLED, INPUT_LOST, STANDBY_MISSING)
+_OF_STANDBYS = (STANDBY_MISSING, STANDBY_READY)
+HEALTH_KINDS = (BUDGET_EXHAUSTED, RUN_FAILED, FAILING, *_OF_CHECKPOINTS, STALLED, INPUT_LOST, *_OF_STANDBYS)
 DRILL_KINDS = (DRILL_FAILED, RECOVERY_POINT, RECOVERY_TIME)
 KINDS = (*LEADERSHIP_KINDS, *HEALTH_KINDS, *DRILL_KINDS)
+_GOOD = (GRANTED, STANDBY_READY)  # reported once, and not if it was so before the watching began
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,7 @@ class Notices:
         self._watched = {each: _carried(before.get(each), condition, now) for each, condition in seen.items()}
         if first:
             for lasting in self._watched.values():
-                began_before = lasting.condition.kind == GRANTED or lasting.condition == UNKNOWN
+                began_before = lasting.condition.kind in _GOOD or lasting.condition == UNKNOWN
                 lasting.reported = now if began_before else None
         due = [(job_id, lasting) for (job_id, _), lasting in self._watched.items() if self._due(lasting) <= now]
         return [event for job_id, lasting in due for event in self._tell(job_id, lasting, now)]
@@ -127,7 +130,7 @@ class Notices:
         return frozenset(
             (job_id, lasting.condition.kind)
             for (job_id, _), lasting in (self._watched or {}).items()
-            if lasting.condition.kind not in ("", GRANTED) and (lasting.reported is not None or lasting.outage)
+            if lasting.condition.kind not in ("", *_GOOD) and (lasting.reported is not None or lasting.outage)
         )
 
     def next_due(self, now: float) -> float:
@@ -138,7 +141,7 @@ class Notices:
 
     def _due(self, lasting: _Lasting) -> float:
         condition = lasting.condition
-        if not condition.kind or (lasting.reported is not None and condition.kind == GRANTED):
+        if not condition.kind or (lasting.reported is not None and condition.kind in _GOOD):
             return float("inf")
         if self._is_of_outage(condition):
             since = lasting.missing if lasting.missing is not None else lasting.since

@@ -102,6 +102,12 @@ def test_a_savepoint_and_a_checkpoint_are_taken_by_the_leader(saved: Saved) -> N
     assert saved.after == saved.before
 
 
+def test_a_ready_standby_driver_tells_its_memory_and_when_it_was_warmed_up(saved: Saved) -> None:
+    assert saved.before.warmed_up_at is not None
+    assert saved.before.warmed_up_at <= saved.before.since
+    assert 100e6 < saved.before.memory < 10e9
+
+
 @dataclass(frozen=True)
 class TakenOver:
     """A takeover that a command has asked for."""

@@ -284,6 +284,15 @@ def test_a_standby_driver_that_is_missing_for_minutes_is_told_with_its_note() ->
     assert (facts["requested"], facts["ready"], facts["epoch"]) == (2, 1, 3)
 
 
+def test_standby_drivers_that_are_all_ready_are_told_by_epoch() -> None:
+    standbys = StandbyCount(requested=1, ready=1)
+
+    found = wrong(with_job(LIVE, status=a_status().model_copy(update={"standbys": standbys})))
+
+    facts = {"run": 2, "epoch": 3, "ready": 1}
+    assert found == {"standby_ready": Condition(kind="standby_ready", key=(2, 3), facts=facts)}
+
+
 def test_a_standby_driver_has_minutes_to_start() -> None:
     assert wrong(without_standby(STANDBY_PATIENCE - 1)) == {}
 

@@ -36,6 +36,7 @@ def led(epoch: int = 1) -> Condition:
 
 
 QUIET = Condition()
+READY = {"run": 1, "epoch": 1, "ready": 1}
 APART = Condition(kind=QUARANTINED, key=("torn",), lasting=10.0, facts={"reason": "torn"})
 FLIGHTS, OTHER = ("flights", LEADER), ("other", LEADER)
 
@@ -82,6 +83,16 @@ def test_a_leadership_is_told_once_it_has_lasted_and_never_again() -> None:
     steps = [(0.0, QUIET), (5.0, led()), *((float(now), led()) for now in range(10, 300, 5))]
 
     assert told(steps) == [(15, GRANTED)]
+
+
+def test_standby_drivers_that_become_ready_are_told_once_and_are_no_alert() -> None:
+    notices, found, ready = Notices(100.0, 100.0), [], Condition(kind="standby_ready", key=(1, 1), facts=READY)
+    aspect = ("flights", "standby_ready")
+    for now, condition in ((0, ready), (10, QUIET), (20, ready), (300, ready)):
+        found += [(now, event["event"]) for event in notices.take({aspect: condition}, now)]
+
+    assert found == [(20, "standby_ready")]
+    assert notices.alerts == frozenset()
 
 
 def test_a_leadership_that_was_there_before_is_not_told() -> None:

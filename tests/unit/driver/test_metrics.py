@@ -26,6 +26,7 @@ from airflow_provider_ha.jobs.metric_names import METRICS, Emitter, MetricKind
 from airflow_provider_ha.jobs.model import JobState, StandbyCount
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import RunView, SubmissionView
+from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyLevel
 from airflow_provider_ha.jobs.runs.submissions import StartTimes, StateRestore
 from tests.support.clusters.jobs_helpers import a_run, a_start, a_submission, an_exit
 from tests.support.fake.clock import VirtualClock
@@ -47,6 +48,9 @@ class Stage:
         self.lease_left: float | None = 7.5
         self.standbys: StandbyCount | None = StandbyCount(requested=2, ready=1)
         now = self.clock.now()
+        self.living: tuple[Standby, ...] = (
+            Standby(standby_id="bb", level=StandbyLevel.SESSION, since=now - timedelta(seconds=30), host="h", pid=1),
+        )
         self.killed = SubmissionView(
             submission=a_submission(1).model_copy(update={"created_at": now - timedelta(hours=1)}),
             started=a_start(),
@@ -62,6 +66,7 @@ class Stage:
                 state=lambda: self.state,
                 lease_left=lambda: self.lease_left,
                 standbys=lambda: self.standbys,
+                living=lambda: self.living,
                 losses=lambda: 2,
                 triggers=self.triggers,
                 checkpoints=self.checkpoints,
@@ -369,9 +374,15 @@ def test_a_job_has_samples_of_its_standby_drivers_if_it_requests_any(stage: Stag
     place = stage.served()
 
     samples = scrape(place)
-    stage.standbys = None
+    stage.standbys, stage.living = None, ()
     without = scrape(place)
 
     assert value(samples, "spark_ha_standby_drivers_ready") == 1.0
     assert value(samples, "spark_ha_standby_drivers_requested") == 2.0
     assert not [name for name, _ in without if name.startswith("spark_ha_standby")]
+
+
+def test_each_standby_driver_has_its_level_and_the_time_since_it_reached_it(stage: Stage) -> None:
+    samples = scrape(stage.served())
+
+    assert value(samples, "spark_ha_standby_driver_level_seconds", standby="bb", level="session") == 30.0

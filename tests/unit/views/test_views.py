@@ -310,6 +310,7 @@ def test_an_error_has_its_type_its_message_and_the_next_step() -> None:
                 "epoch": 2,
                 "host": "h",
                 "pid": 3,
+                "standby": False,
                 "lasted": 1.5,
             },
         ),
