@@ -250,11 +250,11 @@ class SupervisedJob:
         return StandbyStore(self.client.coordinator, self.client.paths.job(self.job_id), self.run.run.number)
 
     def await_standby(self) -> Standby:
-        """Return a standby driver once it is ready; a note that keeps it from that is an error."""
+        """Return a standby driver once it is ready; a warm-up that failed is an error."""
 
         def found() -> Standby | None:
             living = self.standbys().living()
-            assert all(not each.note for each in living), living
+            assert not any("failed" in each.note for each in living), living
             return next((each for each in living if each.is_ready), None)
 
         return wait_until(found, timeout=PATIENCE, what="a standby driver")
