@@ -123,8 +123,9 @@ class Site:
         lines = {"spark.master": "local[1]", "spark.driver.memory": "512m"} | self.conf
         properties = self.write("job.properties", "".join(f"{key} {value}\n" for key, value in lines.items()))
         options = ["--load-spark-defaults", "--properties-file", str(properties), "--class", "View"]
-        words = [str(SPARK / "bin" / "spark-submit"), *options, script, *RESOURCES]
-        return words, {**os.environ, "SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"} | self.variables
+        variables = {"SPARK_HOME": str(SPARK), "SPARK_LOCAL_IP": "127.0.0.1"} | self.variables
+        words = [f"{variables['SPARK_HOME']}/bin/spark-submit", *options, script, *RESOURCES]
+        return words, {**os.environ} | variables
 
 
 Setup = Callable[[Site], None]
@@ -139,6 +140,29 @@ def conf_folder(site: Site) -> None:
         site.write(f"conf/{name}", "<configuration/>" if name.endswith("xml") else "")
     site.write("conf/spark-defaults.conf", "spark.driver.extraJavaOptions -Dof.defaults=1\n")
     site.variables["SPARK_CONF_DIR"] = str(site.folder / "conf")
+
+
+def conf_of_distribution(site: Site) -> None:
+    home = site.folder / "spark"
+    home.mkdir()
+    for each in SPARK.iterdir():
+        if each.name != "conf":
+            (home / each.name).symlink_to(each)
+    for name in RESOURCES[:4]:
+        site.write(f"spark/conf/{name}", "<configuration/>" if name.endswith("xml") else "")
+    site.write("spark/conf/spark-defaults.conf", "spark.driver.extraJavaOptions -Dof.defaults=1\n")
+    site.variables["SPARK_HOME"] = str(home)
+
+
+def packed_python(site: Site) -> None:
+    site.conf["spark.archives"] = f"{site.write('python.tar.gz', '')}#environment"
+    site.variables["PYSPARK_DRIVER_PYTHON"] = "python3"
+    site.variables["PYSPARK_PYTHON"] = "./environment/bin/python"
+
+
+def standalone(site: Site) -> None:
+    site.conf["spark.master"] = "spark://127.0.0.1:7077,127.0.0.1:7078"
+    site.variables["SPARK_LOCAL_DIRS"] = str(site.folder / "scratch")
 
 
 def spark_env(site: Site) -> None:
@@ -193,6 +217,9 @@ SITES: list[Setup] = [
     together,
     nothing,
     conf_folder,
+    conf_of_distribution,
+    packed_python,
+    standalone,
     spark_env,
     hadoop_conf,
     dist_class_path,
