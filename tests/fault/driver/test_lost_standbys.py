@@ -1,0 +1,224 @@
+"""One job through losses that meet its standby driver, with a real Spark; several tests read each phase.
+
+The phases are fixtures of the module, in the order of their chain: the standby driver is frozen beyond its session and
+wakes when the leader is killed, both are killed at once, the host of the leader is frozen and wakes under the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import pytest
+
+from airflow_provider_ha.api.ha_client import HaClient
+from airflow_provider_ha.clock import new_id
+from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.run_store import SubmissionView
+from airflow_provider_ha.jobs.runs.standbys import Standby
+from airflow_provider_ha.testing.waiting import wait_until
+from tests.support.clusters import submit_helpers
+from tests.support.clusters.submit_helpers import alive
+from tests.support.spark.driver_helpers import PATIENCE, Stream
+from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def job(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedJob]:
+    root = tmp_path_factory.mktemp("losses")
+    config = HaConfig.build(
+        zookeeper=zookeeper_server.hosts, storage_root=f"file://{root}/storage", cluster_id=f"c-{new_id()[:12]}"
+    )
+    options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+    with HaClient.open(config) as client:
+        yield SupervisedJob(client, Stream(root), ("windows", "rows"), options=options)
+        submit_helpers.kill_all(client.job("gated")._job)
+
+
+def processes_of(standby: Standby) -> list[psutil.Process]:
+    """Python and JVM of a standby driver; its supervisor is the parent of the JVM."""
+    python = psutil.Process(standby.pid)
+    jvm = python.parent()
+    assert jvm is not None
+    assert jvm.name() == "java"
+    return [python, jvm]
+
+
+def await_led(job: SupervisedJob, attempt: int) -> SubmissionView:
+    """Wait until an attempt leads, and return it."""
+
+    def leads() -> bool:
+        leader = job.job.snapshot().leader
+        return leader is not None and leader.attempt == attempt
+
+    wait_until(leads, timeout=PATIENCE, what=f"attempt {attempt}", interval=0.1)
+    return job.run.submissions[attempt - 1]
+
+
+def await_dead(processes: list[psutil.Process]) -> None:
+    wait_until(lambda: not any(alive(each.pid) for each in processes), timeout=PATIENCE, what="the end of processes")
+
+
+@dataclass(frozen=True)
+class FrozenStandby:
+    """The job after its standby driver slept through its session, and woke up when the leader was killed."""
+
+    before: Standby
+    led_beside: tuple[int, int]
+    led: SubmissionView
+    after: Standby
+
+
+@pytest.fixture(scope="module")
+def frozen_standby(job: SupervisedJob) -> FrozenStandby:
+    job.stream.feed(2)
+    job.submit()
+    job.await_committed(1, 1)
+    before, leader = job.await_standby(), job.jvm()
+    processes = processes_of(before)
+    for process in processes:
+        process.suspend()
+    wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of its session")
+    job.stream.feed(1)
+    job.await_read(1)
+    led_beside = job.job.snapshot().epoch, job.jvm().pid
+    assert led_beside[1] == leader.pid
+
+    leader.kill()
+    for process in processes:
+        process.resume()
+    led = await_led(job, 2)
+    await_dead(processes)
+    return FrozenStandby(before, led_beside, led, job.await_standby())
+
+
+def test_a_leader_goes_on_beside_a_standby_driver_whose_session_expires(frozen_standby: FrozenStandby) -> None:
+    assert frozen_standby.led_beside[0] == 1
+
+
+def test_a_standby_driver_that_wakes_after_its_session_does_not_lead(frozen_standby: FrozenStandby) -> None:
+    led = frozen_standby.led.submission
+    assert (led.standby, led.submission_id != frozen_standby.before.standby_id) == (False, True)
+
+
+def test_a_standby_driver_that_wakes_after_its_session_is_replaced(frozen_standby: FrozenStandby) -> None:
+    before, after = frozen_standby.before, frozen_standby.after
+    assert after.standby_id != before.standby_id
+    assert not alive(before.pid)
+
+
+@dataclass(frozen=True)
+class BothKilled:
+    """The job after its leader and its standby driver were killed at once."""
+
+    led: SubmissionView
+    attempts: list[int]
+    epoch: int
+
+
+@pytest.fixture(scope="module")
+def both_killed(job: SupervisedJob, frozen_standby: FrozenStandby) -> BothKilled:
+    job.stream.feed(1)
+    doomed = [job.jvm(), job.python(), *processes_of(frozen_standby.after)]
+    for process in doomed:
+        process.suspend()
+    for process in doomed:
+        process.kill()
+    led = await_led(job, 3)
+    job.await_read(3)
+    return BothKilled(led, [view.submission.attempt for view in job.run.submissions], job.job.snapshot().epoch)
+
+
+def test_after_the_loss_of_both_the_supervisor_of_the_leader_starts_the_next_attempt(both_killed: BothKilled) -> None:
+    assert not both_killed.led.submission.standby
+    assert (both_killed.attempts, both_killed.epoch) == ([1, 2, 3], 3)
+
+
+@dataclass(frozen=True)
+class FrozenHost:
+    """The job after its leader slept, with its supervisor, through its session and the takeover."""
+
+    lost: SubmissionView
+    led: SubmissionView
+    standby: Standby
+    asleep: dict[str, tuple[int, int]]
+    awake: dict[str, tuple[int, int]]
+    supervisor: int
+    next_standby: Standby
+
+
+def files_of(job: SupervisedJob, epoch: int) -> dict[str, tuple[int, int]]:
+    """Return file -> size and time of the fenced directories of an epoch."""
+    found = [path for each in job.live.glob(f"e{epoch}-*") for path in each.rglob("*") if path.is_file()]
+    return {str(path.relative_to(job.live)): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+
+@pytest.fixture(scope="module")
+def frozen_host(job: SupervisedJob, both_killed: BothKilled) -> FrozenHost:
+    assert both_killed.epoch == 3
+    standby = job.await_standby()
+    job.close_gate("batch")
+    job.stream.feed(1)
+    job.await_held("batch")
+    supervisor, driver = job.supervisor(), job.driver()
+    for process in (supervisor, *driver):
+        process.suspend()
+    job.await_takeover(4)
+    led = job.run.submissions[3]
+    job.open_gate("batch")
+    job.await_read(4)
+    asleep = files_of(job, 3)
+    for process in (supervisor, *driver):
+        process.resume()
+    await_dead(driver)
+    awake = files_of(job, 3)
+    wait_until(lambda: job.run.submissions[2].exit is not None, timeout=PATIENCE, what="the report of its end")
+    lost = job.run.submissions[2]
+    return FrozenHost(lost, led, standby, asleep, awake, supervisor.pid, job.await_standby())
+
+
+def test_a_standby_driver_leads_after_the_session_of_a_leader_whose_host_is_frozen(frozen_host: FrozenHost) -> None:
+    assert frozen_host.led.submission.submission_id == frozen_host.standby.standby_id
+
+
+def test_a_leader_that_wakes_under_a_promoted_standby_driver_writes_nothing_and_says_why_it_ends(
+    frozen_host: FrozenHost,
+) -> None:
+    assert frozen_host.asleep
+    assert frozen_host.awake == frozen_host.asleep
+    assert frozen_host.lost.exit is not None
+    assert re.search(r"the lease ran out|session .* has ended", frozen_host.lost.exit.model_dump_json())
+
+
+def test_the_supervisor_that_woke_up_starts_the_next_standby_driver(frozen_host: FrozenHost) -> None:
+    parents = [process.pid for process in psutil.Process(frozen_host.next_standby.pid).parents()]
+    assert frozen_host.supervisor in parents
+
+
+def test_a_job_with_a_standby_driver_is_neither_submitted_again_nor_deleted_before_its_run_ends(
+    job: SupervisedJob, frozen_host: FrozenHost
+) -> None:
+    with pytest.raises(JobStateError, match="already has a live run, number 1"):
+        job.submit()
+    with pytest.raises(JobStateError):
+        job.job.delete(requested_by="test")
+
+    assert [each.standby_id for each in job.standbys().living()] == [frozen_host.next_standby.standby_id]
+
+
+def test_after_all_losses_every_row_was_written_once(job: SupervisedJob, frozen_host: FrozenHost) -> None:
+    job.stream.feed(1)
+    job.await_read(4)
+
+    terminate_and_compare(job, job.stream.files)
+
+    wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
+    assert not alive(frozen_host.next_standby.pid)
