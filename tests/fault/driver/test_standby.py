@@ -13,9 +13,11 @@ from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.jobs.model import JobState
 from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
 from tests.support.clusters import submit_helpers
+from tests.support.clusters.full_disk import small_disk
 from tests.support.hdfs.hdfs_server import CLIENT, Hdfs
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
@@ -68,6 +70,39 @@ def test_a_supervisor_that_is_asked_to_end_hands_the_job_over_between_two_batche
     terminate_and_compare(job, 3)
     with sqlite3.connect(job.stream.database) as connection:
         assert connection.execute("select max(writes) from seen").fetchone() == (1,), "no batch is repeated"
+
+
+@pytest.mark.hours
+def test_a_standby_driver_whose_warm_up_fails_says_why_and_leads_after_the_loss_of_the_host(
+    config: HaConfig, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "home", size="4m") as disk:
+        small = HaConfig.model_validate({**config.model_dump(), "home_root": disk.path.as_uri()})
+        with HaClient.open(small) as client:
+            job = SupervisedJob(client, Stream(tmp_path), ("windows", "rows"))
+            job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+            job.stream.feed(2)
+            try:
+                job.submit()
+                job.await_committed(1, 1)
+                standby = wait_until(lambda: failed_warm_up(job), timeout=PATIENCE, what="the failure of a warm-up")
+                assert "No space left on device" in standby.note
+                assert not standby.is_ready
+                assert job.job.snapshot().state is JobState.RUNNING
+
+                job.supervisor().kill()
+                job.await_takeover(2)
+                job.stream.feed(1)
+                job.await_read(2)
+
+                assert job.run.submissions[1].submission.submission_id == standby.standby_id
+                terminate_and_compare(job, 3)
+            finally:
+                submit_helpers.kill_all(job.job._job)
+
+
+def failed_warm_up(job: SupervisedJob) -> Standby | None:
+    return next((each for each in job.standbys().living() if "warm-up failed" in each.note), None)
 
 
 def take_over_from(job: SupervisedJob, process: Callable[[], psutil.Process], attempt: int) -> None:
