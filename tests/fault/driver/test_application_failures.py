@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -98,6 +99,34 @@ def test_foreach_batch_that_raises_at_the_same_batch_ends_a_run_that_asks_for_it
     assert last.location.startswith("fails.py:")
     assert run.result.reason.startswith("KeyError: 'price', in query 'rows' after batch 0")
     assert len(run.submissions) == 3
+
+
+@pytest.mark.hours
+@pytest.mark.parametrize(
+    "limit", [{"restart_attempts": 3}, {"application_failures": 4, "application_failure_period": 0}], ids=" ".join
+)
+def test_a_standby_driver_changes_neither_delays_nor_limits_of_a_function_that_fails_at_one_batch(
+    client: HaClient, tmp_path: Path, limit: dict[str, int]
+) -> None:
+    options = HaOptions(checkpoint_interval=0, restart_delay=2, standby_drivers=1, class_archive=False, **limit)
+    job = SupervisedJob(client, Stream(tmp_path), ("rows",), options=options)
+    job.stream.feed(1)
+    start(job, "mistake")
+    job.await_committed(1, 0)
+    standby = job.await_standby()
+    job.stream.feed(1)
+
+    end(job, 4)
+
+    ran = job.run.submissions
+    assert ran[1].submission.submission_id == standby.standby_id, "the first loss has no delay"
+    waited = [
+        (after.submission.created_at - before.exit.at).total_seconds()
+        for before, after in pairwise(ran[1:])
+        if before.exit is not None
+    ]
+    assert all(seconds >= delay for seconds, delay in zip(waited, (2, 4), strict=True)), waited
+    wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
 
 
 @pytest.mark.hours
