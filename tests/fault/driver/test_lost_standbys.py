@@ -1,7 +1,8 @@
 """One job through losses that meet its standby driver, with a real Spark; several tests read each phase.
 
 The phases are fixtures of the module, in the order of their chain: the standby driver is frozen beyond its session and
-wakes when the leader is killed, both are killed at once, the host of the leader is frozen and wakes under the next one.
+wakes when the leader is killed, both are killed at once, the host of the leader is frozen and wakes under the next one,
+the leader is killed while the standby driver is frozen for a moment, and while the job is in quarantine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError
+from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, release_quarantine
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.jobs.runs.standbys import Standby
@@ -208,17 +210,61 @@ def test_a_job_with_a_standby_driver_is_neither_submitted_again_nor_deleted_befo
 ) -> None:
     with pytest.raises(JobStateError, match="already has a live run, number 1"):
         job.submit()
-    with pytest.raises(JobStateError):
+    with pytest.raises(JobStateError, match="is led by epoch 4"):
         job.job.delete(requested_by="test")
 
     assert [each.standby_id for each in job.standbys().living()] == [frozen_host.next_standby.standby_id]
 
 
-def test_after_all_losses_every_row_was_written_once(job: SupervisedJob, frozen_host: FrozenHost) -> None:
+@pytest.fixture(scope="module")
+def frozen_briefly(job: SupervisedJob, frozen_host: FrozenHost) -> SubmissionView:
+    """The attempt after a loss that the standby driver slept through, with its session."""
+    assert frozen_host.lost.exit is not None
+    processes = processes_of(job.await_standby())
+    for process in processes:
+        process.suspend()
+    job.jvm().kill()
+    wait_until(lambda: len(job.run.submissions) == 5, timeout=PATIENCE, what="the claim", interval=0.1)
+    for process in processes:
+        process.resume()
+    return await_led(job, 5)
+
+
+def test_a_standby_driver_that_does_not_take_over_in_time_waits_beside_the_next_attempt(
+    job: SupervisedJob, frozen_host: FrozenHost, frozen_briefly: SubmissionView
+) -> None:
+    assert not frozen_briefly.submission.standby
+    assert job.await_standby().standby_id == frozen_host.next_standby.standby_id
+
+
+@pytest.fixture(scope="module")
+def in_quarantine(job: SupervisedJob, frozen_briefly: SubmissionView) -> SubmissionView:
+    """The attempt that followed a loss of the job in quarantine."""
+    client = job.client
+    record = Quarantine(
+        job_id=job.job_id, reason="its graph was away", by="test", cluster_epoch=1, at=client.clock.now()
+    )
+    client.coordinator.ensure(client.paths.quarantine)
+    client.coordinator.commit(quarantine_op(client.paths, record))
+    assert frozen_briefly.submission.attempt == 5
+    job.await_read(5)
+    job.await_standby()
+    job.jvm().kill()
+    job.await_takeover(6)
+    assert release_quarantine(client.coordinator, client.paths, job.job_id) == record.reason
+    return job.run.submissions[5]
+
+
+def test_a_standby_driver_leads_although_the_job_is_in_quarantine(in_quarantine: SubmissionView) -> None:
+    assert in_quarantine.submission.standby
+
+
+def test_after_all_losses_every_row_was_written_once(job: SupervisedJob, in_quarantine: SubmissionView) -> None:
     job.stream.feed(1)
-    job.await_read(4)
+    job.await_read(in_quarantine.submission.attempt)
+    standby = job.await_standby()
 
     terminate_and_compare(job, job.stream.files)
 
     wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of the standby drivers")
-    assert not alive(frozen_host.next_standby.pid)
+    assert not alive(standby.pid)
