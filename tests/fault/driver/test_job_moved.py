@@ -15,7 +15,10 @@ from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.jobs.move.move_records import MoveRequest
+from airflow_provider_ha.jobs.options.job_options import HaOptions
+from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
+from tests.support.clusters.submit_helpers import alive
 from tests.support.hdfs.hdfs_server import hdfs_server
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
@@ -81,6 +84,27 @@ def test_a_running_job_moves_from_a_mounted_directory_to_s3(
     goes_on(arrived(job), 5)
     with pytest.raises(JobStateError, match="was moved to cluster"):
         job.submit()
+
+
+@pytest.mark.hours
+def test_the_standby_driver_of_a_job_that_moves_ends_and_the_new_place_gets_another_one(
+    client: HaClient, there: HaClient, tmp_path: Path, arrived: Arrived
+) -> None:
+    job = SupervisedJob(client, Stream(tmp_path), QUERIES)
+    job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+    job.stream.feed(3)
+    job.submit()
+    job.await_read(1)
+    standby = job.await_standby()
+
+    client.move_job(job.job_id, there, request())
+
+    wait_until(lambda: not alive(standby.pid), timeout=PATIENCE, what="the end of the standby driver")
+    assert job.standbys().living() == ()
+    new = arrived(job)
+    new.await_alive(lambda: new.job.snapshot().leader is not None, "the leader at the new place")
+    new.await_standby()
+    goes_on(new, 5)
 
 
 @pytest.mark.hours
