@@ -1,8 +1,9 @@
 """One job through losses that meet its standby driver, with a real Spark; several tests read each phase.
 
-The phases are fixtures of the module, in the order of their chain: the standby driver is frozen beyond its session and
-wakes when the leader is killed, both are killed at once, the host of the leader is frozen and wakes under the next one,
-the leader is killed while the standby driver is frozen for a moment, and while the job is in quarantine.
+The phases are fixtures of the module, in the order of their chain: the standby driver is cut off from ZooKeeper, it is
+frozen beyond its session and wakes when the leader is killed, both are killed at once, the host of the leader is frozen
+and wakes under the next one, the leader is killed while the standby driver is frozen for a moment, and while the job is
+in quarantine.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, release_quarantine
+from airflow_provider_ha.host.supervisor.arrival import LOCK_FILE
+from airflow_provider_ha.jobs.drivers.driver_home import SPEC_FILE
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
 from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.jobs.runs.standbys import Standby
+from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
@@ -69,41 +74,76 @@ def await_dead(processes: list[psutil.Process]) -> None:
     wait_until(lambda: not any(alive(each.pid) for each in processes), timeout=PATIENCE, what="the end of processes")
 
 
+@pytest.fixture(scope="module")
+def proxy(zookeeper_server: EmbeddedZooKeeper) -> Iterator[FaultProxy]:
+    """What lies between the first standby driver and ZooKeeper."""
+    with FaultProxy(zookeeper_server.hosts) as opened:
+        yield opened
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """The job after its standby driver alone was cut off from ZooKeeper for longer than its session."""
+
+    before: Standby
+    leaders: set[tuple[int, int]]
+    after: Standby
+
+
+@pytest.fixture(scope="module")
+def cut_off(job: SupervisedJob, proxy: FaultProxy) -> CutOff:
+    job.stream.feed(2)
+    job.submit()
+    homes = job.client.config.home_path / "jobs" / job.job_id / "submissions"
+    lock = wait_until(
+        lambda: next(homes.glob(f"*-standby-*/{LOCK_FILE}"), None), timeout=PATIENCE, what="a supervisor that has read"
+    )
+    spec = DriverSpec.read(lock.with_name(SPEC_FILE))  # the standby driver reads it once the job is RUNNING
+    spec.model_copy(update={"config": spec.config.model_copy(update={"zookeeper": proxy.hosts})}).write()
+    job.await_committed(1, 1)
+    before = job.await_standby()
+    leaders = {(job.job.snapshot().epoch, job.jvm().pid)}
+
+    proxy.cut()
+    wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of its session")
+    job.stream.feed(1)
+    job.await_read(1)
+    proxy.heal()
+    wait_until(lambda: not alive(before.pid), timeout=PATIENCE, what="its end")
+    after = job.await_standby()
+    return CutOff(before, {*leaders, (job.job.snapshot().epoch, job.jvm().pid)}, after)
+
+
+def test_a_standby_driver_that_was_cut_off_beyond_its_session_is_replaced(cut_off: CutOff) -> None:
+    assert cut_off.after.standby_id != cut_off.before.standby_id
+
+
+def test_a_leader_goes_on_beside_a_standby_driver_whose_session_expires(cut_off: CutOff) -> None:
+    assert len(cut_off.leaders) == 1
+
+
 @dataclass(frozen=True)
 class FrozenStandby:
     """The job after its standby driver slept through its session, and woke up when the leader was killed."""
 
     before: Standby
-    led_beside: tuple[int, int]
     led: SubmissionView
     after: Standby
 
 
 @pytest.fixture(scope="module")
-def frozen_standby(job: SupervisedJob) -> FrozenStandby:
-    job.stream.feed(2)
-    job.submit()
-    job.await_committed(1, 1)
-    before, leader = job.await_standby(), job.jvm()
-    processes = processes_of(before)
+def frozen_standby(job: SupervisedJob, cut_off: CutOff) -> FrozenStandby:
+    processes = processes_of(cut_off.after)
     for process in processes:
         process.suspend()
     wait_until(lambda: not job.standbys().living(), timeout=PATIENCE, what="the end of its session")
-    job.stream.feed(1)
-    job.await_read(1)
-    led_beside = job.job.snapshot().epoch, job.jvm().pid
-    assert led_beside[1] == leader.pid
 
-    leader.kill()
+    job.jvm().kill()
     for process in processes:
         process.resume()
     led = await_led(job, 2)
     await_dead(processes)
-    return FrozenStandby(before, led_beside, led, job.await_standby())
-
-
-def test_a_leader_goes_on_beside_a_standby_driver_whose_session_expires(frozen_standby: FrozenStandby) -> None:
-    assert frozen_standby.led_beside[0] == 1
+    return FrozenStandby(cut_off.after, led, job.await_standby())
 
 
 def test_a_standby_driver_that_wakes_after_its_session_does_not_lead(frozen_standby: FrozenStandby) -> None:
