@@ -27,7 +27,7 @@ from airflow_provider_ha.driver import script
 from airflow_provider_ha.driver.checkpointing import progress, publish_loop
 from airflow_provider_ha.driver.ending import process_end
 from airflow_provider_ha.driver.members import housekeeping
-from airflow_provider_ha.driver.standby import copy_refresh, spare_session
+from airflow_provider_ha.driver.standby import copy_refresh, spare_session, standby_driver
 from airflow_provider_ha.fleet import cluster_leader
 from airflow_provider_ha.fleet.notify import leadership as observed_leadership
 from airflow_provider_ha.fleet.reconciler import ReconcileTimings
@@ -166,6 +166,7 @@ SENTENCES = [
     ("how-to/standby-drivers.md", f"not RUNNING for {spare_session.GIVE_BACK_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"waits {standby.HAND_OVER_SECONDS:g} s for the batches in flight"),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
+    ("how-to/standby-drivers.md", f"After {standby_driver._RETRY_SECONDS / 60:g} minutes another process tries"),
     ("how-to/standby-drivers.md", f"the heap and {standby._BESIDE_HEAP // MIB} MiB free"),
     ("how-to/standby-drivers.md", f"within {'a quarter of an hour' if cluster_leader._LOOK_SECONDS == 900 else '?'}"),
     ("explanation/decisions.md", f"lets other hosts go first, for {WORDS[in_place.FIRST_TURN_SECONDS]} seconds"),

@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 _JOIN_SECONDS = 2.0  # between two requests for a place
 _NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
+_RETRY_SECONDS = 300.0  # after a warm-up that failed: its cause may have gone, a full disk for example
 _NO_EXECUTOR = "its session has no executor: the cluster is about to start it, or has no room for it"
 _STARTS = "it starts Spark, and warms it up"
 
@@ -117,6 +118,7 @@ class StandbyDriver:
             note=_STARTS,
         )
         self._jvm: int | None = None
+        self._warm_up_again_at = float("inf")
         self._copies: CopyRefresher | None = None
         self._executors: HeldExecutors | None = None
         self._coordinator.add_state_listener(self._on_state)
@@ -139,6 +141,8 @@ class StandbyDriver:
                 self._takeover.changed.wait(found)
                 self._require_session()
                 self._note_executors()
+                if time.monotonic() > self._warm_up_again_at:
+                    self._exit.leave(ExitCode.OUTAGE, self._own.note)
         except RunOverError as error:
             self._leave(error.message)
         except MissedPromotionError as error:
@@ -206,7 +210,8 @@ class StandbyDriver:
                 self._copies.start()
         except Exception as error:  # of Spark: the driver can lead without a warm-up
             self._leave_if_over()
-            log.warning("the warm-up failed", exc_info=True)
+            log.warning("the warm-up failed; the next process tries it again", exc_info=True)
+            self._warm_up_again_at = time.monotonic() + _RETRY_SECONDS
             return public(f"the warm-up failed: {error}")[:_NOTE_LIMIT]
         return ""
 

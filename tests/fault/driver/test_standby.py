@@ -101,6 +101,34 @@ def test_a_standby_driver_whose_warm_up_fails_says_why_and_leads_after_the_loss_
                 submit_helpers.kill_all(job.job._job)
 
 
+@pytest.mark.hours
+def test_a_standby_driver_whose_warm_up_failed_is_replaced_when_the_disk_has_room_again(
+    config: HaConfig, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "home", size="4m") as disk:
+        small = HaConfig.model_validate({**config.model_dump(), "home_root": disk.path.as_uri()})
+        with HaClient.open(small) as client:
+            job = SupervisedJob(client, Stream(tmp_path), ("windows", "rows"))
+            job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+            job.stream.feed(2)
+            try:
+                job.submit()
+                job.await_committed(1, 1)
+                failed = wait_until(lambda: failed_warm_up(job), timeout=PATIENCE, what="the failure of a warm-up")
+                disk.grow("400m")
+
+                ready = wait_until(lambda: ready_standby(job), timeout=900, what="a ready standby driver", interval=1.0)
+
+                assert ready.standby_id != failed.standby_id
+                terminate_and_compare(job, 2)
+            finally:
+                submit_helpers.kill_all(job.job._job)
+
+
+def ready_standby(job: SupervisedJob) -> Standby | None:
+    return next((each for each in job.standbys().living() if each.is_ready), None)
+
+
 def failed_warm_up(job: SupervisedJob) -> Standby | None:
     return next((each for each in job.standbys().living() if "warm-up failed" in each.note), None)
 

@@ -41,6 +41,10 @@ class SmallDisk:
         names = (ballast / str(number) for number in range(1_000_000))
         _until_full(lambda: next(names).touch())
 
+    def grow(self, size: str) -> None:
+        """Give the file system another size, as ``mount`` understands it."""
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.path)], check=True)
+
     def free(self) -> None:
         """Give back what was taken."""
         for ballast in self._ballast:
