@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -52,7 +51,7 @@ from airflow_provider_ha.driver.queries.stall_watch import StallWatch
 from airflow_provider_ha.driver.script import Lifecycle, Script
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_conf
 from airflow_provider_ha.errors import HaError
-from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE, DriverSpec
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, class_archive
 from airflow_provider_ha.jobs.options.conf import is_layered, writer_id
 from airflow_provider_ha.jobs.progress_history import ProgressHistory
 from airflow_provider_ha.jobs.removal.past_runs import PastRuns
@@ -169,7 +168,7 @@ class Assembly:
         figures = CheckpointFigures()
         writer.failed_checkpoints = lambda: figures.failures
         writer.start_times = self.spec.home.start_times
-        writer.class_archive = os.environ.get(ARCHIVE_VARIABLE, "")
+        writer.class_archive = class_archive()
         restores = self._restores(jvm) if component is not None else None
         if restores is not None:
             writer.state_restore = lambda query, committed: restores.figures(query, committed=committed)

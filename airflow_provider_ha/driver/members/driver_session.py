@@ -21,7 +21,7 @@ from airflow_provider_ha.coordination.paths import ClusterPaths, JobPaths
 from airflow_provider_ha.coordination.znode_records import read_record
 from airflow_provider_ha.errors import JobStateError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
-from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE, DriverSpec, write_private, write_session
+from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec, class_archive, write_private, write_session
 from airflow_provider_ha.jobs.graph_store import JobGraphStore
 from airflow_provider_ha.jobs.job_graph import GraphPointer, JobGraph
 from airflow_provider_ha.jobs.model import LeaderInfo, Run
@@ -155,7 +155,7 @@ def led_record(epoch: int, clock: Clock) -> SubmissionLed:
         host=socket.gethostname(),
         pid=os.getpid(),
         at=clock.now(),
-        class_archive=os.environ.get(ARCHIVE_VARIABLE, ""),
+        class_archive=class_archive(),
     )
 
 

@@ -24,6 +24,7 @@ from typing import ClassVar
 from airflow_provider_ha.clock import Clock, SystemClock, new_id
 from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.errors import ConfigurationError, HaError
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVES
 from airflow_provider_ha.records import Record
 from airflow_provider_ha.storage.durable import private_directories, replace_file
 
@@ -91,7 +92,7 @@ class ArchiveStore:
     @classmethod
     def of(cls, config: HaConfig) -> ArchiveStore:
         """Return the store below the drivers' home."""
-        return cls(config.home_path / f"class-archives-{os.geteuid()}")
+        return cls(config.home_path / f"{ARCHIVES}{os.geteuid()}")
 
     def path(self, key: str) -> Path:
         """Return the path of an archive."""

@@ -183,7 +183,8 @@ def archived_class_path(command: JvmCommand) -> ArchivedClassPath:
     foreign = [folder for folder in before if Path(folder).absolute() != conf and _has_files(Path(folder))]
     if foreign:
         raise ConfigurationError(f"the folder {foreign[0]} of the class path precedes its jars")
-    return ArchivedClassPath(tuple(jars), tuple(folders), conf if conf.is_dir() else None)
+    once = dict.fromkeys(jars)  # Java 21 refuses an archive if the class path has a jar twice, as Spark's has
+    return ArchivedClassPath(tuple(once), tuple(folders), conf if conf.is_dir() else None)
 
 
 def _jars_of(entry: str) -> list[Path]:

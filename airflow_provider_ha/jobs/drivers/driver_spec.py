@@ -53,6 +53,24 @@ SPEC_VARIABLE = "SPARK_HA_DRIVER_SPEC"  # path of the spec file, in the environm
 SUBMISSION_VARIABLE = "SPARK_HA_SUBMISSION_ID"
 ARCHIVE_VARIABLE = "SPARK_HA_CLASS_ARCHIVE"  # ARCHIVE_USED, or why the driver's JVM has no class archive
 ARCHIVE_USED = "used"
+ARCHIVES = "class-archives-"  # begin of the directory's name, below the drivers' home
+NOT_MAPPED = "the JVM has refused the class archive"
+
+
+def class_archive() -> str:
+    """Return ``used``, or why the JVM of this driver has loaded its classes without an archive.
+
+    A JVM that does not accept an archive says nothing and goes on, so what it has mapped decides.
+    """
+    found = os.environ.get(ARCHIVE_VARIABLE, "")
+    if found != ARCHIVE_USED:
+        return found
+    try:
+        maps = Path(f"/proc/{os.getppid()}/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # no Linux
+        return found
+    return found if f"/{ARCHIVES}" in maps else NOT_MAPPED
+
 
 SUPERVISOR_MODULE = "airflow_provider_ha.host.supervisor.main"  # for ``python -m``
 

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_ha.host.archives.archive_store import ArchiveNote, ArchiveStore
 from airflow_provider_ha.host.archives.driver_launch import NOT_MADE, DriverLaunch, driver_launch
-from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE
+from airflow_provider_ha.jobs.drivers.driver_spec import ARCHIVE_VARIABLE, NOT_MAPPED, class_archive
 
 
 CONTENT = b"classes" * 1000
@@ -86,6 +86,24 @@ def test_a_driver_maps_the_archive_of_its_host(host: Host) -> None:
 
     assert f"-XX:SharedArchiveFile={path}" in launch.words
     assert (launch.archive, launch.environment[ARCHIVE_VARIABLE]) == (path.stem, "used")
+
+
+def test_a_jar_that_the_class_path_has_twice_is_in_it_once(host: Host) -> None:
+    jar = f"{host.spark}/jars/a.jar"
+    host.rewrite("-cp ", f"-cp {jar}:")
+    path = host.make()
+
+    launch = host.launch()
+
+    assert launch.archive == path.stem
+    assert launch.words[launch.words.index("-cp") + 1].split(":").count(jar) == 1
+
+
+def test_an_archive_that_the_jvm_has_not_mapped_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent of this process is no such JVM."""
+    monkeypatch.setenv(ARCHIVE_VARIABLE, "used")
+
+    assert class_archive() == NOT_MAPPED
 
 
 def test_a_java_without_an_archive_gets_none(host: Host) -> None:
