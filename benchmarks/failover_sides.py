@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from airflow_provider_ha.checkpoints.spark.local_tree import LocalTree
 from airflow_provider_ha.checkpoints.spark.object_tree import ObjectTree
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.driver.spark_conf import FORMAT_VERSION, PROVIDER, ROCKSDB
+from airflow_provider_ha.host.archives.archive_store import ArchiveStore
+from airflow_provider_ha.host.archives.driver_launch import driver_launch
+from airflow_provider_ha.jobs.drivers.driver_home import DriverHome
 from airflow_provider_ha.jobs.drivers.spark_release import find_spark_home
 from airflow_provider_ha.jobs.model import Generation
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -52,6 +56,9 @@ class Side(Protocol):
 
     def committed(self) -> int:
         """Return the highest committed batch of its query; -1 for none."""
+
+    def started_at(self) -> float:
+        """Return when the newest driver started its query, in seconds since 1970; not a number if it is not known."""
 
     def stop(self) -> None:
         """End the job and all its processes."""
@@ -111,6 +118,10 @@ class ByHand:
         below = psutil.Process(self._loop.pid).children(recursive=True)
         return next(each for each in below if self._runs_the_script(each))
 
+    def started_at(self) -> float:
+        """Return no number: nothing tells when the query started."""
+        return math.nan
+
     def committed(self) -> int:
         """Return the highest committed batch, always in the same directory."""
         return progress(self._tree).committed
@@ -140,7 +151,7 @@ class Managed:
     """A job of this package, recovered by ``spark-ha cluster recover --watch``."""
 
     name = "ours, spark-ha cluster recover --watch"
-    options = HaOptions()
+    options = HaOptions(class_archive=False)
 
     def __init__(
         self, client: HaClient, arguments: list[str], store: SlowStore | None = None, *, script: Path = SCRIPT
@@ -164,6 +175,15 @@ class Managed:
     def _leader(self) -> psutil.Process | None:
         leader = self._client.job(self._job_id).snapshot().leader
         return None if leader is None else psutil.Process(leader.pid)
+
+    def started_at(self) -> float:
+        """Return when the newest driver started its query, in seconds since 1970; not a number if it is not known."""
+        run = self._client.job(self._job_id).snapshot().run
+        newest = run.newest if run is not None else None
+        if newest is None or newest.started is None:
+            return math.nan
+        at = DriverHome(Path(newest.started.handle.log_path).parent).start_times().started_at
+        return at.timestamp() if at is not None else math.nan
 
     def committed(self) -> int:
         """Return the highest committed batch in the working directory that is current."""
@@ -199,11 +219,28 @@ class Managed:
         )
 
 
+class WithArchive(Managed):
+    """As before, with a class archive that was made before."""
+
+    name = "ours, with a class archive"
+    options = HaOptions()
+
+    def start(self, job_id: str) -> None:
+        """Make the archive once, and submit the job under another name than the others of its round."""
+        home = find_spark_home(None)
+        call = [str(home / "bin" / "spark-submit"), "--properties-file", "/dev/null", "script.py"]
+        environment = {**os.environ, "SPARK_HOME": str(home)}
+        store = ArchiveStore.of(self._client.config)
+        if (training := driver_launch(call, environment, store, enabled=True).training) is not None:
+            training.run(store, environment)
+        super().start(f"archive-{job_id}")
+
+
 class WithStandby(Managed):
     """As before, with a standby driver that is ready at the kill."""
 
     name = "ours, with a standby driver"
-    options = HaOptions(standby_drivers=1)
+    options = HaOptions(standby_drivers=1, class_archive=False)
 
     def start(self, job_id: str) -> None:
         """Submit the job, under another name than the others of its round."""
@@ -220,6 +257,12 @@ class WithStandby(Managed):
         wait_until(
             lambda: not self._standbys().ids(), timeout=PATIENCE, what=f"the end of the standby of {self._job_id}"
         )
+
+    def waiting(self) -> list[psutil.Process]:
+        """Return Python and JVM of the standby driver that waits."""
+        (found,) = self._standbys().living()
+        python = psutil.Process(found.pid)
+        return [python, psutil.Process(python.ppid())]
 
     def _standbys(self) -> StandbyStore:
         return StandbyStore(self._client.coordinator, self._client.paths.job(self._job_id), 1)
