@@ -70,10 +70,14 @@ CONF = {
 
 @dataclass
 class Stream:
-    """Input, output and truth of ``counts.py``: file *i* holds rows of minute *i*, some of them twice."""
+    """Input, output and truth of ``counts.py``: file *i* holds rows of minute *i*, some of them twice.
+
+    :param keys: Keys of each file's rows.
+    """
 
     root: Path
     files: int = 0
+    keys: tuple[str, ...] = ("a", "b")
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -101,7 +105,7 @@ class Stream:
         for number in range(self.files, self.files + count):
             lines = [
                 json.dumps({"ts": self.minute(number).isoformat(), "key": key, "value": number * 10 + value})
-                for key in ("a", "b")
+                for key in self.keys
                 for value in (1, 2, 2)
             ]
             aside = self.root / "aside.json"
@@ -121,7 +125,7 @@ class Stream:
         return {
             (int(self.minute(number).timestamp()), key): (3, 30 * number + 5)
             for number in range(files)
-            for key in ("a", "b")
+            for key in self.keys
         }
 
     def windows(self) -> dict[tuple[int, str], tuple[int, int]]:
@@ -143,7 +147,7 @@ class Stream:
 
     def expected_rows(self, files: int) -> set[tuple[str, int]]:
         """Return the distinct rows of the first *files* files."""
-        return {(key, number * 10 + value) for number in range(files) for key in ("a", "b") for value in (1, 2)}
+        return {(key, number * 10 + value) for number in range(files) for key in self.keys for value in (1, 2)}
 
     def sink_files(self) -> list[Path]:
         """Return the files that the sink's log names."""
