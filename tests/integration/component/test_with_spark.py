@@ -18,6 +18,8 @@ from tests.support.spark.component_queries import FILES, ROWS, SHAPES, truth
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+# The first time it installs the release.
+OTHER_RELEASE = [pytest.mark.hours, pytest.mark.long, pytest.mark.timeout(1800)]
 
 Seen = dict[str, Any]
 
@@ -106,11 +108,16 @@ def check_copies(seen: Seen, shapes: list[str]) -> None:
     assert [seen["counters"].get(f"copy_{kind}", 0) for kind in ("wrong", "error", "refused")] == [0, 0, 0]
 
 
-def test_a_later_epoch_reads_no_state_from_the_store_where_there_are_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "release",
+    ["4.2.0", *(pytest.param(release, marks=OTHER_RELEASE) for release in ("4.1.4", "4.3.0"))],
+)
+def test_a_later_epoch_reads_no_state_from_the_store_where_there_are_copies(release: str, tmp_path: Path) -> None:
+    spark = BY_VERSION[release]
     shapes = ["rocksdb2", "changelog2", "join"]
     asked = request(tmp_path, f"file://{tmp_path}/store", shapes, conf=with_copies(tmp_path / "copies"))
 
-    check_copies(component_queries.run(asked, tmp_path), shapes)
+    check_copies(component_queries.run(asked, tmp_path, str(python(spark)), **_of(environment(spark))), shapes)
 
 
 @pytest.mark.hours
