@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import threading
@@ -119,24 +120,37 @@ def removed_in_mid_write(disk: SmallDisk) -> Iterator[None]:
     assert removals
 
 
+@contextmanager
+def above_the_limit(disk: SmallDisk) -> Iterator[None]:
+    """Have tables that are longer than all copies together may be."""
+    yield
+    assert [name for name in held(disk) if name.endswith(".sst")] == []
+
+
+FAT = ("a", random.Random(1).randbytes(300_000).hex())  # a table has its longest key twice
+
+
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "keys"),
     [
-        full,
-        read_only,
-        foreign,
-        removed_in_mid_write,
+        (full, ("a", "b")),
+        (read_only, ("a", "b")),
+        (foreign, ("a", "b")),
+        (removed_in_mid_write, ("a", "b")),
+        pytest.param(above_the_limit, FAT, id="above_the_limit"),
     ],
 )
 def test_each_of_100_batches_has_its_checkpoint_whatever_befalls_the_copies(
     job: LayeredJob,
     disk: SmallDisk,
     broken: Callable[[SmallDisk], AbstractContextManager[None]],
+    keys: tuple[str, ...],
 ) -> None:
+    job.stream.keys = keys
     job.stream.feed(BEFORE)
     job.submit()
     job.await_read(1)
-    assert held(disk)
+    assert held(disk) or broken is above_the_limit
 
     with broken(disk):
         for _ in range(BATCHES):
