@@ -8,8 +8,9 @@ import os
 import re
 import shutil
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,13 @@ from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.run_history import read_history
 from airflow_provider_ha.jobs.runs.submissions import StateRestore
+from airflow_provider_ha.jobs.submit.requests import LATEST
+from airflow_provider_ha.jobs.verification.job_drill import DrillRequest, drill
+from airflow_provider_ha.jobs.verification.job_verification import ProofOptions
+from airflow_provider_ha.jobs.verification.verification_records import Drill, DrillVerdict
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
+from tests.support.releases.installed import BY_VERSION, packages
 from tests.support.s3.s3_faults import FOR_EVER, Exchange, Fault, refuse, s3_proxy
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
@@ -138,11 +144,20 @@ def told(job: LayeredJob) -> list[StateRestore]:
     return [attempt.state_restores["windows"] for attempt in history.runs[0].attempts]
 
 
-@pytest.mark.parametrize("conf", [pytest.param({}, id="tables"), pytest.param(CHANGELOG, id="changelog")])
+@pytest.mark.parametrize(
+    ("conf", "release"),
+    [
+        pytest.param({}, None, id="tables"),
+        pytest.param(CHANGELOG, None, id="changelog"),
+        pytest.param({}, "4.3.0", id="4.3", marks=pytest.mark.hours),
+    ],
+)
 def test_a_returning_task_reads_no_state_from_the_store(
-    job: LayeredJob, requests: Requests, conf: dict[str, str]
+    job: LayeredJob, requests: Requests, conf: dict[str, str], release: str | None
 ) -> None:
     job.conf |= conf
+    if release is not None:
+        job.engine_options = {"spark_home": f"{packages(BY_VERSION[release])}/pyspark"}
 
     lose_and_recover(job, between=requests.read.clear)
 
@@ -246,12 +261,14 @@ def test_each_state_file_of_a_checkpoint_has_an_equal_copy(job: LayeredJob, tmp_
 
 @pytest.mark.hours
 def test_a_copy_hides_no_damage_of_its_primary(job: LayeredJob, tmp_path: Path) -> None:
+    job.master = "local[2]"
     job.options = job.options.model_copy(update={"retained_checkpoints": 10})
     job.stream.feed(3)
     job.submit()
     job.await_read(1)
     job.await_published(1)
-    job.kill()
+    job.stop("suspend")
+    job.await_result()
     newest = max(each.number for each in job.job.checkpoints.list())
     versions = [file for file in job.files.list(f"{job.key(1)}/windows/state/") if file.key.endswith(".zip")]
     damaged = max(versions, key=lambda file: int(Path(file.key).name.partition("_")[0]))
@@ -261,20 +278,69 @@ def test_a_copy_hides_no_damage_of_its_primary(job: LayeredJob, tmp_path: Path) 
     with_copies = judged(job)
     (tmp_path / "copies").rename(tmp_path / "elsewhere")
     without = judged(job)
+    (tmp_path / "elsewhere").rename(tmp_path / "copies")
 
     assert beside, "its copy is whole"
     assert with_copies == without
-    selection, plan = with_copies
+    selection, plan, drilled = with_copies
     rejected = {each.number: each.file for each in selection.candidates if not each.accepted}
     assert str(rejected[newest]).endswith(Path(damaged.key).name)
     assert plan.source_id != str(newest)
     assert plan.verdict is Verdict.SAFE
+    assert (drilled.verdict, drilled.source) == (DrillVerdict.FAILED, f"checkpoint-{newest}")
+    assert Path(damaged.key).name in drilled.reasons[0]
+    assert drilled_from(job, f"checkpoint-{plan.source_id}").verdict is DrillVerdict.PASSED
+    job.job.restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
+    assert job.run.run.start.source_id == plan.source_id
+    job.stream.feed(1)
+    job.await_read(2)
+    terminate_and_compare(job, 4)
 
 
-def judged(job: LayeredJob) -> tuple[Selection, RestorePlan]:
-    """Verify the checkpoints, and plan a restore."""
+def judged(job: LayeredJob) -> tuple[Selection, RestorePlan, Drill]:
+    """Verify the checkpoints, plan a restore, and drill the newest checkpoint, without what differs each time."""
     plan = job.job.plan_restore(RestoreRequest(job_id=job.job_id, request_id=new_id()))
-    return job.job.select(), plan.model_copy(update={"age_seconds": 0, "created_at": NEVER})
+    plan = plan.model_copy(update={"age_seconds": 0, "created_at": NEVER})
+    drilled = drilled_from(job, LATEST)
+    timeless = {"age_seconds": 0, "seconds": {}, "total_seconds": 0, "started_at": NEVER, "drill_id": ""}
+    return job.job.select(), plan, drilled.model_copy(update=timeless)
+
+
+def drilled_from(job: LayeredJob, start_from: str) -> Drill:
+    """Drill the job."""
+    options = ProofOptions(heap="512m", deadline=600.0)
+    request = DrillRequest(drill_id=new_id(), requested_by="test", start_from=start_from, options=options)
+    return drill(job.client.context(job.job_id), request)
+
+
+@pytest.mark.hours
+def test_copies_of_another_job_change_nothing(job: LayeredJob, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "other"
+    elsewhere.mkdir()
+    other = replace(job, stream=Stream(elsewhere, keys=("c", "d")), job_id="other")
+    for each in (other, job):
+        each.stream.feed(3)
+        each.submit()
+        each.await_read(1)
+        each.kill()
+    foreign, own = (partitions_of(each, tmp_path) for each in (other, job))
+    for theirs, ours in zip(foreign, own, strict=True):
+        shutil.rmtree(ours)
+        shutil.copytree(theirs, ours)
+
+    job.recover()
+    job.stream.feed(1)
+    job.await_read(2)
+
+    report = restore_of(job)
+    assert report.copy_files == 0
+    assert report.store_files > 0
+    terminate_and_compare(job, 4)
+
+
+def partitions_of(job: LayeredJob, tmp_path: Path) -> list[Path]:
+    """Return the directories of the copies of a job's partitions."""
+    return sorted((tmp_path / "copies").glob(f"v1/**/jobs/{job.job_id}/live/*/windows/state/0/*/"))
 
 
 @pytest.mark.hours
@@ -360,18 +426,34 @@ def test_without_the_option_there_is_no_trace(job: LayeredJob, tmp_path: Path) -
 
 
 @pytest.mark.hours
-def test_each_partition_keeps_two_versions(job: LayeredJob, tmp_path: Path) -> None:
-    job.stream.feed(30)
+def test_each_partition_keeps_two_versions_and_the_tables_that_they_name(job: LayeredJob, tmp_path: Path) -> None:
+    job.master = "local[2]"
+    job.conf["spark.sql.shuffle.partitions"] = "2"
+    job.stream.feed(50)
     job.submit()
     job.await_read(1)
+    for _ in range(3):
+        job.stream.feed(50)
+        job.await_read(1)
+    terminate_and_compare(job, 200)
 
-    versions: dict[Path, set[int]] = {}
+    partitions: dict[str, list[Path]] = {}  # the end has worked in a fork: the directories of a job are one
     for copy in copies(tmp_path):
-        if copy.suffix == ".zip":
-            versions.setdefault(copy.parent, set()).add(int(copy.name.partition("_")[0]))
-    assert versions
-    assert all(len(found) <= 2 for found in versions.values()), versions  # the committed one and the next
-    terminate_and_compare(job, 30)
+        partition = copy.parent.parent if copy.parent.name == "SSTs" else copy.parent
+        partitions.setdefault(partition.name, []).append(copy)
+    assert len(partitions) == 2
+    for held in partitions.values():
+        versions = [copy for copy in held if copy.suffix == ".zip"]
+        assert 1 <= len(versions) <= 2, versions  # the committed one and the next
+        named = {name for version in versions for name in tables(version)}
+        assert {copy.name for copy in held if copy.suffix == ".sst"} == named
+
+
+def tables(version: Path) -> set[str]:
+    """Return the tables that a version names."""
+    with zipfile.ZipFile(version) as content:
+        metadata = json.loads(content.read("metadata").partition(b"\n")[2])
+    return {table["dfsSstFileName"] for table in metadata["sstFiles"]}
 
 
 def test_a_standby_driver_without_the_leader_s_disk_takes_over_without_state_from_the_store(
