@@ -152,9 +152,7 @@ class DriverMetrics(Collector):
             metric_names.LEASE_MARGIN: [((), left)] if left is not None else [],
             metric_names.STANDBYS_READY: [((), standbys.ready)] if standbys is not None else [],
             metric_names.STANDBYS_REQUESTED: [((), standbys.requested)] if standbys is not None else [],
-            metric_names.STANDBY_LEVEL_AGE: [
-                ((each.standby_id, each.level.value), _seconds(each.since, now)) for each in observed.living()
-            ],
+            metric_names.STANDBY_LEVEL_AGE: _at_levels(observed.living(), now),
             **self._of_checkpoints(now),
             **self._of_batches(now),
             **self._of_recovery(now),
@@ -232,6 +230,14 @@ class DriverMetrics(Collector):
 def _histogram(metric: Metric, buckets: tuple[float, ...]) -> Histogram:
     names = metric.label_names
     return Histogram(metric.name, metric.help, names, registry=None, buckets=buckets)
+
+
+def _at_levels(living: Sequence[Standby], now: datetime) -> Values:
+    """Return the longest time that a standby driver has been at each level."""
+    since: dict[str, datetime] = {}
+    for each in living:
+        since[each.level.value] = min(each.since, since.get(each.level.value, each.since))
+    return [((level,), _seconds(at, now)) for level, at in since.items()]
 
 
 def _seconds(begin: datetime, end: datetime) -> float:

@@ -182,8 +182,8 @@ STANDBY_LEVEL_AGE = Metric(
     "spark_ha_standby_driver_level_seconds",
     _G,
     "seconds",
-    "Time since a standby driver has reached its level; of session, since it was warmed up",
-    ("standby", "level"),
+    "Time for which a standby driver has been at a level, the longest of all; session is that of one that is warmed up",
+    ("level",),
 )
 JOB_ALERT = Metric(
     "spark_ha_job_alert",

@@ -34,6 +34,7 @@ _EXTRAS = re.compile(r"airflow-provider-ha\[([a-z0-9,]+)\]|`\[([a-z0-9,]+)\]`")
 _FOREIGN = frozenset(
     {
         "--quick",
+        "--keys",
         "--api-token",
         "--password",
         "--db-password",

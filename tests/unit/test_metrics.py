@@ -33,7 +33,7 @@ def test_a_metric_is_named_by_the_rules_of_prometheus(metric: Metric) -> None:
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_no_label_grows_with_the_life_of_a_job(metric: Metric) -> None:
-    assert set(metric.labels) <= {"query", "state", "phase", "place", "reason", "event"}
+    assert set(metric.labels) <= {"query", "state", "phase", "place", "reason", "event", "level"}
     assert not set(metric.labels) & set(COMMON_LABELS)
 
 
