@@ -66,6 +66,11 @@ public final class Counters {
         COUNTS.computeIfAbsent(kind, name -> new LongAdder()).add(more);
     }
 
+    static long sum(String kind) {
+        LongAdder count = COUNTS.get(kind);
+        return count == null ? 0 : count.sum();
+    }
+
     /** How often each kind happened, or how much, since the JVM started. */
     public static Map<String, Long> snapshot() {
         Map<String, Long> now = new TreeMap<>();

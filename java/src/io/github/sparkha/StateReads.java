@@ -54,9 +54,7 @@ public final class StateReads {
         if (!CopiesFolder.refusals().isEmpty()) {
             all.put(REFUSAL, CopiesFolder.refusals());
         }
-        Map<String, Long> counted = Counters.snapshot();
-        all.put(MADE, counted.getOrDefault(Counters.COPY_MADE_BYTES, 0L) + " "
-            + counted.getOrDefault(Counters.COPY_MICROSECONDS, 0L));
+        all.put(MADE, Counters.sum(Counters.COPY_MADE_BYTES) + " " + Counters.sum(Counters.COPY_MICROSECONDS));
         return all;
     }
 
@@ -77,27 +75,26 @@ public final class StateReads {
      */
     public static String of(String location) {
         String query = new Path(location).toUri().getPath();
-        long[] sums = new long[FIGURES];
-        for (Map<String, String> said : REPORTED.values()) {
-            String[] figures = said.getOrDefault(query, "").split(" ");
-            for (int each = 0; each < FIGURES && figures.length == FIGURES; each++) {
-                sums[each] += Long.parseLong(figures[each]);
-            }
-        }
+        long[] sums = sums(query, FIGURES);
         sums[NANOS] = TimeUnit.NANOSECONDS.toMicros(sums[NANOS]);
         return joined(sums) + " " + HeldPartitions.placed(query);
     }
 
     /** The bytes of all copies that executors have made, and the microseconds of their tasks for that. */
     public static String made() {
-        long[] sums = new long[2];
+        return joined(sums(MADE, 2));
+    }
+
+    /** Sums what all executors report below a key. One that reports nothing there adds nothing. */
+    private static long[] sums(String key, int length) {
+        long[] sums = new long[length];
         for (Map<String, String> said : REPORTED.values()) {
-            String[] figures = said.getOrDefault(MADE, "0 0").split(" ");
-            for (int each = 0; each < sums.length; each++) {
+            String[] figures = said.getOrDefault(key, "").split(" ");
+            for (int each = 0; each < length && figures.length == length; each++) {
                 sums[each] += Long.parseLong(figures[each]);
             }
         }
-        return joined(sums);
+        return sums;
     }
 
     /** Why executors keep no copies; empty when none says that. */
