@@ -106,7 +106,7 @@ class StandbyView(View):
     :param level: ``requested``: it waits in the queue of a cluster, or for memory. ``connected``: it waits without
         Spark, or for an executor. ``session``: it is ready, with a Spark session that has executed batches.
     :param since: When it reached the level.
-    :param memory: Bytes of its Python and its JVM when it reached the level (PSS); 0 before that.
+    :param memory: Bytes of its Python and its JVM, some seconds after it reached the level (PSS); 0 before that.
     :param warmed_up_at: When its JVM had executed batches; ``null`` for one that has not.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
     :param log: Location of its log on its host.

@@ -29,7 +29,13 @@ from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
 from airflow_provider_ha.driver.standby.copy_refresh import CopyRefresher
-from airflow_provider_ha.driver.standby.spare_session import MOST_SECONDS, HeldExecutors, SpareSession, reason_against
+from airflow_provider_ha.driver.standby.spare_session import (
+    MOST_SECONDS,
+    HeldExecutors,
+    SpareSession,
+    reason_against,
+    shrink_heap,
+)
 from airflow_provider_ha.driver.standby.takeover import LOOK_SECONDS, MissedPromotionError, RunOverError, Takeover
 from airflow_provider_ha.errors import HaError, NodeMissingError, NotConnectedError
 from airflow_provider_ha.jobs.cluster_roots import RootsOfCluster
@@ -50,6 +56,7 @@ log = logging.getLogger(__name__)
 _JOIN_SECONDS = 2.0  # between two requests for a place
 _NOTE_LIMIT = 500  # characters, because the record is stored in ZooKeeper
 _RETRY_SECONDS = 300.0  # after a warm-up that failed: its cause may have gone, a full disk for example
+_SHRINK_SECONDS = 20.0  # after which a JVM has returned free memory to its host
 _NO_EXECUTOR = "its session has no executor: the cluster is about to start it, or has no room for it"
 _STARTS = "it starts Spark, and warms it up"
 
@@ -118,7 +125,7 @@ class StandbyDriver:
             note=_STARTS,
         )
         self._jvm: int | None = None
-        self._warm_up_again_at = float("inf")
+        self._warm_up_again_at = self._weigh_at = float("inf")
         self._copies: CopyRefresher | None = None
         self._executors: HeldExecutors | None = None
         self._coordinator.add_state_listener(self._on_state)
@@ -141,6 +148,7 @@ class StandbyDriver:
                 self._takeover.changed.wait(found)
                 self._require_session()
                 self._note_executors()
+                self._note_memory()
                 if time.monotonic() > self._warm_up_again_at:
                     self._exit.leave(ExitCode.OUTAGE, self._own.note)
         except RunOverError as error:
@@ -208,6 +216,7 @@ class StandbyDriver:
             if layered and self._graph.options.local_recovery and not on_cluster:  # executors have the copies there
                 self._copies = CopyRefresher(self._job, self._graph.options, jvm, spare.hadoop_configuration)
                 self._copies.start()
+            shrink_heap(jvm)
         except Exception as error:  # of Spark: the driver can lead without a warm-up
             self._leave_if_over()
             log.warning("the warm-up failed; the next process tries it again", exc_info=True)
@@ -216,15 +225,25 @@ class StandbyDriver:
         return ""
 
     def _note(self, level: StandbyLevel, note: str, *, limited: bool) -> None:
-        memory = _memory_of(os.getpid(), self._jvm)
-        reached = {"level": level, "note": note, "limited": limited, "since": self._clock.now(), "memory": memory}
-        self._own = self._own.model_copy(update=reached)
+        self._update(level=level, note=note, limited=limited, since=self._clock.now())
         self._takeover.is_ready = self._own.is_ready
+        self._weigh_at = time.monotonic() + _SHRINK_SECONDS
+        log.info("standby driver of run %d: %s%s", self._spec.run, level.value, f", {note}" if note else "")
+
+    def _note_memory(self) -> None:
+        """Write down the memory that the process has kept, once its JVM has had the time to return the rest."""
+        if time.monotonic() > self._weigh_at:
+            self._weigh_at = float("inf")
+            self._update()
+
+    def _update(self, **changes: Any) -> None:
+        """Change the record of this standby driver; the memory is what it has now."""
+        memory = _memory_of(os.getpid(), self._jvm)
+        self._own = self._own.model_copy(update={"memory": memory, **changes})
         try:
             self._standbys.update(self._own)
         except NodeMissingError:
             self._lost_session()
-        log.info("standby driver of run %d: %s%s", self._spec.run, level.value, f", {note}" if note else "")
 
     def _goes_on(self) -> bool:
         try:

@@ -58,8 +58,8 @@ class Standby(Record):
     :param host: Empty while it waits in the queue of a cluster.
     :param pid: Process id of its Python; of its supervisor while that waits for memory; 0 without a process.
     :param log: Location of its log on its host.
-    :param memory: Bytes of its Python and its JVM when it reached the level, as the host counts them: a page that
-        processes share counts in part (PSS). 0 before that.
+    :param memory: Bytes of its Python and its JVM 20 s after it reached the level, and until then at that moment, as
+        the host counts them: a page that processes share counts in part (PSS). 0 before that.
     :param warmed_up_at: When its JVM had executed batches; ``None`` for one that has not.
     :param note: What keeps it from a higher level, or makes its takeover slower; empty for nothing.
     :param limited: Whether the conf of the job allows no higher level: nothing is missing.

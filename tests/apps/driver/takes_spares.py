@@ -17,7 +17,7 @@ from airflow_provider_ha.driver.queries.patches import Patches
 from airflow_provider_ha.driver.queries.query_registry import QueryRegistry
 from airflow_provider_ha.driver.script import Lifecycle
 from airflow_provider_ha.driver.spark_conf import gateway, prepare_session_conf
-from airflow_provider_ha.driver.standby.spare_session import SpareSession
+from airflow_provider_ha.driver.standby.spare_session import SpareSession, shrink_heap
 from airflow_provider_ha.driver.standby.standby_driver import PlainStarter
 
 
@@ -40,6 +40,12 @@ def spare() -> str:
     return str(context.applicationId)
 
 
+def heap() -> int:
+    """Return the bytes that the heap of the JVM has from the host."""
+    management = gateway().java.lang.management.ManagementFactory
+    return int(management.getMemoryMXBean().getHeapMemoryUsage().getCommitted())
+
+
 def leave(session: Any) -> None:
     """End a script."""
     patches._stops = True
@@ -48,6 +54,9 @@ def leave(session: Any) -> None:
 
 
 before = spare()
+found["heap"] = [heap()]
+shrink_heap(gateway())
+found["heap"].append(heap())
 session = SparkSession.builder.appName("any").config("spark.sql.shuffle.partitions", "3").getOrCreate()
 found["plain script"] = session.sparkContext.applicationId == before
 found["its conf"] = session.conf.get("spark.sql.shuffle.partitions")

@@ -21,7 +21,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Run the scripts in one process."""
     folder = tmp_path_factory.mktemp("spare")
     options = "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false pyspark-shell"
-    environment = os.environ | {"PYSPARK_SUBMIT_ARGS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
+    java = os.environ["SPARK_SUBMIT_OPTS"].replace("UseSerialGC", "UseG1GC")  # Java's default, which returns memory
+    environment = os.environ | {
+        "PYSPARK_SUBMIT_ARGS": options,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": java,
+    }
     ran = subprocess.run(
         [sys.executable, str(APPS / "takes_spares.py"), str(folder)],
         env=environment,
@@ -49,6 +54,11 @@ def test_a_query_of_the_warm_up_is_no_query_of_the_script(found: dict[str, Any])
 
 def test_the_warm_up_leaves_no_file(found: dict[str, Any]) -> None:
     assert found["warm"]
+
+
+def test_the_heap_gives_back_what_the_warm_up_has_left(found: dict[str, Any]) -> None:
+    warm, waiting = found["heap"]
+    assert waiting < warm
 
 
 def test_a_script_with_conf_that_a_session_cannot_change_gets_a_new_one(found: dict[str, Any]) -> None:
