@@ -3,7 +3,8 @@
 One script counts rows per key with state. The baseline is a shell loop around ``spark-submit`` with the same conf, the
 least that a user has. Each round starts a fresh job of each kind, one at a time, waits for its third commit, kills the
 driver's Python (every other round its JVM) just after a commit, and waits for the first new one. Defaults everywhere,
-except that one kind alone has a class archive.
+except that one kind alone has a class archive. The last kind loses nothing: its driver hands over, and the figure is
+the longest time between two commits, of which a second is the script's trigger.
 
 ``--airflow`` adds a kind: a DAG with one submit operator on a real Airflow, which then is up, and idle, during
 all rounds. ``--slow-store`` keeps all checkpoints in a real S3 server, behind a proxy that delays each answer by 30 ms.
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -37,6 +39,7 @@ from benchmarks.failover_sides import (
     SlowStore,
     ThroughAirflow,
     WithArchive,
+    WithHandOver,
     WithStandby,
 )
 from benchmarks.local_recovery import slow_proxy
@@ -70,6 +73,8 @@ def failover(side: Side, job_id: str, *, jvm: bool) -> Failover:
     side.start(job_id)
     try:
         wait_until(lambda: side.committed() >= COMMITS, timeout=PATIENCE, what=f"{COMMITS} commits of {job_id}")
+        if isinstance(side, WithHandOver):
+            return pause(side)
         python = side.driver()
         if isinstance(side, WithStandby):
             print(waiting(side), flush=True)
@@ -83,6 +88,32 @@ def failover(side: Side, job_id: str, *, jvm: bool) -> Failover:
         return Failover(time.monotonic() - began, side.started_at() - at, busy() - used)
     finally:
         side.stop()
+
+
+def pause(side: WithHandOver) -> Failover:
+    """Measure the longest time between two commits while a standby driver takes over as planned.
+
+    :returns: That time is in place of the one from a kill; nothing tells when the query started.
+    """
+    side.driver()
+    epoch = side.epoch()
+    commits = [side.committed()]
+    times: list[float] = []
+
+    def has_seen_commits(number: int) -> bool:
+        if new_commit(side, commits[-1]):
+            commits.append(side.committed())
+            times.append(time.monotonic())
+        return len(times) >= number
+
+    wait_until(lambda: has_seen_commits(1), timeout=PATIENCE, what="a commit", interval=0.02)
+    used = busy()
+    side.hand_over()
+    wait_until(
+        lambda: has_seen_commits(2) and side.epoch() > epoch, timeout=PATIENCE, what="the next epoch", interval=0.02
+    )
+    wait_until(partial(has_seen_commits, len(times) + 2), timeout=PATIENCE, what="its commits", interval=0.02)
+    return Failover(max(later - earlier for earlier, later in pairwise(times)), math.nan, busy() - used)
 
 
 def new_commit(side: Side, before: int) -> bool:
@@ -99,9 +130,9 @@ def busy() -> float:
 def waiting(side: WithStandby) -> str:
     """Return the memory of a standby driver that waits, and its share of a core."""
     processes = side.waiting()
-    memory = sum(each.memory_full_info().pss for each in processes)
     before = [each.cpu_times() for each in processes]
     time.sleep(IDLE_SECONDS)
+    memory = sum(each.memory_full_info().pss for each in processes)
     after = [each.cpu_times() for each in processes]
     used = sum(end.user + end.system - begin.user - begin.system for begin, end in zip(before, after, strict=True))
     return f"standby driver that waits: {memory / 1e9:.2f} GB (PSS), {100 * used / IDLE_SECONDS:.1f} % of a core"
@@ -151,6 +182,7 @@ def started(stack: ExitStack, folder: Path, arguments: list[str], *, airflow: bo
     yield Managed(client, arguments, store)
     yield WithArchive(client, arguments, store)
     yield WithStandby(client, arguments, store)
+    yield WithHandOver(client, arguments, store)
     if airflow:
         servers = stack.enter_context(SmallAirflow(REPOSITORY / "build" / "bench-airflow").running("failover"))
         yield ThroughAirflow(servers, stack.enter_context(HaClient.open(servers.config)), arguments)

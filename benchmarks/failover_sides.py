@@ -268,6 +268,26 @@ class WithStandby(Managed):
         return StandbyStore(self._client.coordinator, self._client.paths.job(self._job_id), 1)
 
 
+class WithHandOver(WithStandby):
+    """As before, with a driver that hands over between two batches."""
+
+    name = "ours, a hand-over"
+
+    def start(self, job_id: str) -> None:
+        """Submit the job, under another name than the others of its round."""
+        super().start(f"hand-over-{job_id}")
+
+    def epoch(self) -> int:
+        """Return the epoch of the newest leader."""
+        return self._client.job(self._job_id).snapshot().epoch
+
+    def hand_over(self) -> None:
+        """Request the hand-over."""
+        self._client.job(self._job_id).request_hand_over(
+            operation_id=f"hand-over-{self._job_id}", requested_by="benchmark"
+        )
+
+
 class ThroughAirflow(Managed):
     """As before, submitted and recovered by a task."""
 
