@@ -164,6 +164,7 @@ SENTENCES = [
         f"requested for {spare_session.ASK_SECONDS:g} s of every {spare_session.ASK_PERIOD:g} s",
     ),
     ("how-to/standby-drivers.md", f"not RUNNING for {spare_session.GIVE_BACK_SECONDS:g} s"),
+    ("how-to/standby-drivers.md", f"not RUNNING for {standby.LEAVE_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"waits {standby.HAND_OVER_SECONDS:g} s for the batches in flight"),
     ("how-to/standby-drivers.md", f"does not take over within {standbys.TURN_SECONDS:g} s"),
     ("how-to/standby-drivers.md", f"After {standby_driver._RETRY_SECONDS / 60:g} minutes another process tries"),

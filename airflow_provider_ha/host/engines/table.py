@@ -39,6 +39,11 @@ class EngineEntry:
     schemes: tuple[str, ...] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_cluster(self) -> bool:
+        """Whether a master places its drivers, on resources that other applications of the cluster lack then."""
+        return bool(self.schemes)
+
     def check_options(self, given: Collection[str]) -> None:
         """Refuse unknown options.
 

@@ -24,6 +24,7 @@ import psutil
 
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.errors import HaError, JobStateError
+from airflow_provider_ha.host.engines.table import ENTRIES
 from airflow_provider_ha.host.process_tree import Death
 from airflow_provider_ha.host.supervisor.exit_report import end_session
 from airflow_provider_ha.host.supervisor.in_place import become
@@ -44,6 +45,9 @@ FAILURES_VARIABLE = "SPARK_HA_STANDBY_FAILURES"  # how many standby drivers in a
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 600.0  # seconds before the next standby driver
 OUTAGE_PAUSE = 60.0  # seconds: longest pause before the next try in an outage
 LONG_LIFE = 600.0  # seconds: a standby driver that lived for them had no trouble with its start
+# Of a job that is not RUNNING. A master starts drivers before executors, so a standby driver may hold the cores without
+# which the job never runs.
+LEAVE_SECONDS = 180.0
 _POLL_SECONDS = 1.0
 _DEFAULT_HEAP = 1 << 30  # bytes; of spark-submit
 _BESIDE_HEAP = 512 << 20  # bytes, for the JVM beside its heap, and for Python
@@ -56,9 +60,10 @@ def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
     """Wait until the job is RUNNING, and this host has the memory of another driver.
 
     The first start of the job does not share the host with that of a standby driver. While memory is missing, the
-    standby driver is shown with the reason, in the session of this process.
+    standby driver is shown with the reason, in the session of this process. On a cluster it leaves its place to a job
+    that is not RUNNING for ``LEAVE_SECONDS``; the cluster's leader starts it again.
 
-    :returns: Whether the standby driver is needed.
+    :returns: Whether the standby driver is needed, and may start.
     """
     pauses = _pauses()
     while not stopped():
@@ -67,12 +72,17 @@ def await_start(spec: DriverSpec, stopped: Callable[[], bool]) -> bool:
                 if not _is_live(job, spec):
                     return False
                 wanted = _heap(job.graph(spec.ticket.graph)) + _BESIDE_HEAP
+                running_at = time.monotonic()
                 while not stopped():
                     if job.snapshot().state is JobState.RUNNING:
+                        running_at = time.monotonic()
                         free = psutil.virtual_memory().available
                         if free >= wanted:
                             return True
                         _show_need(job, spec, wanted, free)
+                    elif ENTRIES[spec.handle.engine].is_cluster and time.monotonic() - running_at > LEAVE_SECONDS:
+                        log.warning("the standby driver leaves its place in the cluster: the job does not run")
+                        return False
                     time.sleep(_POLL_SECONDS)
                     if not _is_live(job, spec):
                         return False

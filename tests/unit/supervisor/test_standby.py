@@ -277,6 +277,28 @@ class Running:
     state = JobState.RUNNING
 
 
+class Starting:
+    """A job that has led, and not executed a batch yet."""
+
+    state = JobState.STARTING
+
+
+@pytest.mark.parametrize("engine", ["standalone", "local"])
+def test_a_standby_driver_leaves_its_place_in_a_cluster_to_a_job_that_does_not_run(
+    job: JobRecords, spec: DriverSpec, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """Its cores may be those of an executor of the leader. On its own host it holds nothing while it waits."""
+    assert job.runs.live_run() == spec.run
+    monkeypatch.setattr(JobRecords, "snapshot", lambda _: Starting)
+    monkeypatch.setattr(standby, "LEAVE_SECONDS", 0.05)
+    placed = spec.of_standby("s").model_copy(update={"handle": spec.handle.model_copy(update={"engine": engine})})
+    end = time.monotonic() + 0.5
+
+    assert not standby.await_start(placed, lambda: time.monotonic() > end)
+
+    assert (time.monotonic() > end) == (engine == "local"), "one in a cluster does not wait until it is told to end"
+
+
 @pytest.mark.parametrize(
     ("size", "expected"), [("512m", 512 << 20), ("2G", 2 << 30), ("1024", 1 << 30), ("2gb", 2 << 30), ("much", None)]
 )
