@@ -35,7 +35,7 @@ from tests.support.clusters.masters_zookeeper import MastersZooKeeper
 
 HOST = "127.0.0.1"
 PATIENCE = 180.0
-MEMORY = "8g"  # of a worker
+MEMORY, CORES = "8g", 8  # of a worker
 # Seconds after which a master gives a silent worker up. A worker that waits for the end of a driver is silent, too: it
 # may be so for TERMINATE_SECONDS, beside the two seconds between its heartbeats.
 WORKER_TIMEOUT = 12
@@ -144,6 +144,10 @@ class Master(Daemon):
     def active(self) -> bool:
         return bool(self.seen.get("status") == "ALIVE")
 
+    def drivers(self, state: str) -> int:
+        """Return the number of drivers that have ended in a state."""
+        return sum(driver["state"] == state for driver in self.seen.get("completeddrivers", ()))
+
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
@@ -158,7 +162,7 @@ class TestHost(Daemon):
     Executors with one address read each other's shuffle files from disk.
 
     :param conf: Of the worker, beside what it needs.
-    :param memory: That it gives to drivers and executors.
+    :param memory: That it gives to drivers and executors, as its cores.
     """
 
     __test__ = False
@@ -169,6 +173,7 @@ class TestHost(Daemon):
     masters: str = ""
     conf: dict[str, str] = field(default_factory=dict)
     memory: str = MEMORY
+    cores: int = CORES
 
     @property
     def disk(self) -> Path:
@@ -189,7 +194,8 @@ class TestHost(Daemon):
         for name in ("work", "local", "tmp", "etc"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
         command = [str(self.spark / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
-        places = ["--host", self.address, "--cores", "8", "--memory", self.memory, "--webui-port", "0", self.masters]
+        room = ["--cores", str(self.cores), "--memory", self.memory]
+        places = ["--host", self.address, *room, "--webui-port", "0", self.masters]
         init = [sys.executable, str(INIT), self.name, str(self.disk), str(self.mount_point)]
         options = {
             "spark.worker.driverTerminateTimeout": f"{TERMINATE_SECONDS}s",
@@ -214,6 +220,7 @@ class TestHost(Daemon):
     def write_config(self, config: HaConfig) -> str:
         """Leave that file; returns its path on the host."""
         path = self.config_file(config)
+        self.outside(path).parent.mkdir(parents=True, exist_ok=True)
         write_private(self.outside(path), config.to_private_json().encode())
         return str(path)
 
@@ -297,6 +304,12 @@ class StandaloneCluster:
 
         return wait_until(ready, timeout=PATIENCE, what=f"{wanted} workers")
 
+    @property
+    def cores_used(self) -> int | None:
+        """Cores that drivers and executors hold; ``None`` while no master leads."""
+        master = self.active
+        return None if master is None else int(master.seen.get("coresused", -1))
+
     def host_of(self, submission_id: str) -> TestHost:
         """Return the host that runs a submission, once one does."""
 
@@ -351,6 +364,7 @@ def build_cluster(
     bound: bool = True,
     environment: dict[str, str] | None = None,
     memory: str = MEMORY,
+    cores: int = CORES,
 ) -> StandaloneCluster:
     """Return a cluster in *root*, of which nothing runs yet.
 
@@ -359,7 +373,7 @@ def build_cluster(
     :param spark: Directory of the Spark that all of it uses; by default that of pyspark.
     :param bound: Whether it ends with this process.
     :param environment: Of all of it.
-    :param memory: That each worker gives to drivers and executors.
+    :param memory: That each worker gives to drivers and executors, as its cores.
     """
     root.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3 * masters)
@@ -389,6 +403,7 @@ def build_cluster(
             bound=bound,
             environment=environment or {},
             memory=memory,
+            cores=cores,
         )
         for number, letter in enumerate("abcdef"[:hosts], start=2)
     ]
@@ -404,13 +419,21 @@ def standalone_cluster(
     conf: dict[str, str] | None = None,
     environment: dict[str, str] | None = None,
     memory: str = MEMORY,
+    cores: int = CORES,
 ) -> Iterator[StandaloneCluster]:
     """Run a cluster in *root*; several masters find their leader by a separate ZooKeeper. See :func:`build_cluster`."""
     root.mkdir(parents=True, exist_ok=True)
     zookeeper = MastersZooKeeper(root / "zookeeper", tick_ms=200).start() if masters > 1 else None
     recovery = zookeeper.hosts if zookeeper else ""
     cluster = build_cluster(
-        root, masters=masters, hosts=hosts, recovery=recovery, conf=conf, environment=environment, memory=memory
+        root,
+        masters=masters,
+        hosts=hosts,
+        recovery=recovery,
+        conf=conf,
+        environment=environment,
+        memory=memory,
+        cores=cores,
     )
     cluster.zookeeper = zookeeper
     try:
