@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -21,6 +20,7 @@ from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.timings import Timings
 from tests.support.clusters import submit_helpers
 from tests.support.odd_names import ODD
+from tests.support.sinks.delta_rows import delta_rows
 from tests.support.sinks.stage import delta_conf
 from tests.support.spark.driver_helpers import APPS, PATIENCE, Stream
 from tests.support.spark.kafka_server import Kafka, connector_jars
@@ -32,17 +32,8 @@ QUERIES = ("sink", "function")
 
 
 def in_table(table: Path) -> Counter[int]:
-    """Return number -> how often the current version of a table has it, by Delta's log."""
-    from pyarrow import parquet
-
-    files = set[str]()
-    for commit in sorted((table / "_delta_log").glob("*.json")):
-        for action in map(json.loads, commit.read_text(encoding="utf-8").splitlines()):
-            files |= {action["add"]["path"]} if "add" in action else set()
-            files -= {action["remove"]["path"]} if "remove" in action else set()
-    return Counter(
-        number for file in files for number in parquet.read_table(table / file, columns=["number"])[0].to_pylist()
-    )
+    """Return number -> how often the current version of a table has it."""
+    return Counter(row["number"] for row in delta_rows(table, ["number"]))
 
 
 @pytest.mark.hours
