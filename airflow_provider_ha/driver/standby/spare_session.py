@@ -65,7 +65,7 @@ def reason_against(jvm: Any) -> str:
 
 
 def shrink_heap(jvm: Any) -> None:
-    """Return to the host what the warm-up has left in the heap of a JVM: a third of its memory.
+    """Return to the host what the warm-up has left in the heap of a JVM: a fifth of its memory.
 
     The collector G1, Java's default, does so at a full collection, and keeps room for new objects. With less room a
     takeover is slower: it has to grow the heap. The serial and the parallel collector return little or nothing.
