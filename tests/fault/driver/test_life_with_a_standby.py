@@ -18,22 +18,18 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ha.api.ha_client import HaClient
 from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
-from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.options.job_spec import RestoreRequest
 from airflow_provider_ha.jobs.recovery.losses import RestartReason, restart_reason
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
 from tests.support.clusters.variables import variables_of
-from tests.support.spark.driver_helpers import PATIENCE, Stream
-from tests.support.spark.supervised_job import SupervisedJob
+from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob, job_with_standby
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
@@ -41,14 +37,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1200)]
 
 @pytest.fixture(scope="module")
 def job(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedJob]:
-    root = tmp_path_factory.mktemp("standby")
-    config = HaConfig.build(
-        zookeeper=zookeeper_server.hosts, storage_root=f"file://{root}/storage", cluster_id=f"c-{new_id()[:12]}"
-    )
-    options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
-    with HaClient.open(config) as client:
-        yield SupervisedJob(client, Stream(root), ("windows", "rows"), options=options)
-        submit_helpers.kill_all(client.job("gated")._job)
+    with job_with_standby(zookeeper_server, tmp_path_factory.mktemp("standby")) as job:
+        yield job
 
 
 def command(job: SupervisedJob, *words: str) -> dict[str, Any]:

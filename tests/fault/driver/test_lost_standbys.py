@@ -15,24 +15,19 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from airflow_provider_ha.api.ha_client import HaClient
-from airflow_provider_ha.clock import new_id
-from airflow_provider_ha.config import HaConfig
 from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import JobStateError
 from airflow_provider_ha.fleet.observations import Quarantine, quarantine_op, release_quarantine
 from airflow_provider_ha.host.supervisor.arrival import LOCK_FILE
 from airflow_provider_ha.jobs.drivers.driver_home import SPEC_FILE
 from airflow_provider_ha.jobs.drivers.driver_spec import DriverSpec
-from airflow_provider_ha.jobs.options.job_options import HaOptions
 from airflow_provider_ha.jobs.runs.run_store import SubmissionView
 from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.testing.proxy import FaultProxy
 from airflow_provider_ha.testing.waiting import wait_until
-from tests.support.clusters import submit_helpers
 from tests.support.clusters.submit_helpers import alive
-from tests.support.spark.driver_helpers import PATIENCE, Stream
-from tests.support.spark.supervised_job import SupervisedJob, terminate_and_compare
+from tests.support.spark.driver_helpers import PATIENCE
+from tests.support.spark.supervised_job import SupervisedJob, job_with_standby, terminate_and_compare
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mark.timeout(1800)]
@@ -40,14 +35,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.hours, pytest.mar
 
 @pytest.fixture(scope="module")
 def job(zookeeper_server: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedJob]:
-    root = tmp_path_factory.mktemp("losses")
-    config = HaConfig.build(
-        zookeeper=zookeeper_server.hosts, storage_root=f"file://{root}/storage", cluster_id=f"c-{new_id()[:12]}"
-    )
-    options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
-    with HaClient.open(config) as client:
-        yield SupervisedJob(client, Stream(root), ("windows", "rows"), options=options)
-        submit_helpers.kill_all(client.job("gated")._job)
+    with job_with_standby(zookeeper_server, tmp_path_factory.mktemp("losses")) as job:
+        yield job
 
 
 def processes_of(standby: Standby) -> list[psutil.Process]:

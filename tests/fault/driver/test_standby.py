@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ from airflow_provider_ha.jobs.runs.standbys import Standby
 from airflow_provider_ha.testing.waiting import wait_until
 from airflow_provider_ha.uris import split
 from tests.support.clusters import submit_helpers
-from tests.support.clusters.full_disk import small_disk
+from tests.support.clusters.full_disk import SmallDisk, small_disk
 from tests.support.hdfs.hdfs_server import CLIENT, Hdfs
 from tests.support.s3.s3_server import S3Access
 from tests.support.spark.driver_helpers import PATIENCE, Stream
@@ -72,57 +73,52 @@ def test_a_supervisor_that_is_asked_to_end_hands_the_job_over_between_two_batche
         assert connection.execute("select max(writes) from seen").fetchone() == (1,), "no batch is repeated"
 
 
-@pytest.mark.hours
-def test_a_standby_driver_whose_warm_up_fails_says_why_and_leads_after_the_loss_of_the_host(
-    config: HaConfig, tmp_path: Path
-) -> None:
-    with small_disk(tmp_path / "home", size="4m") as disk:
+@contextmanager
+def job_on_small_disk(config: HaConfig, root: Path) -> Iterator[tuple[SupervisedJob, SmallDisk, Standby]]:
+    """Yield a job that runs, the full disk of its drivers, and its standby driver, whose warm-up has failed."""
+    with small_disk(root / "home", size="4m") as disk:
         small = HaConfig.model_validate({**config.model_dump(), "home_root": disk.path.as_uri()})
         with HaClient.open(small) as client:
-            job = SupervisedJob(client, Stream(tmp_path), ("windows", "rows"))
+            job = SupervisedJob(client, Stream(root), ("windows", "rows"))
             job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
             job.stream.feed(2)
             try:
                 job.submit()
                 job.await_committed(1, 1)
-                standby = wait_until(lambda: failed_warm_up(job), timeout=PATIENCE, what="the failure of a warm-up")
-                assert "No space left on device" in standby.note
-                assert not standby.is_ready
-                assert job.job.snapshot().state is JobState.RUNNING
-
-                job.supervisor().kill()
-                job.await_takeover(2)
-                job.stream.feed(1)
-                job.await_read(2)
-
-                assert job.run.submissions[1].submission.submission_id == standby.standby_id
-                terminate_and_compare(job, 3)
+                yield job, disk, wait_until(lambda: failed_warm_up(job), timeout=PATIENCE, what="a failed warm-up")
             finally:
                 submit_helpers.kill_all(job.job._job)
+
+
+@pytest.mark.hours
+def test_a_standby_driver_whose_warm_up_fails_says_why_and_leads_after_the_loss_of_the_host(
+    config: HaConfig, tmp_path: Path
+) -> None:
+    with job_on_small_disk(config, tmp_path) as (job, _, standby):
+        assert "No space left on device" in standby.note
+        assert not standby.is_ready
+        assert job.job.snapshot().state is JobState.RUNNING
+
+        job.supervisor().kill()
+        job.await_takeover(2)
+        job.stream.feed(1)
+        job.await_read(2)
+
+        assert job.run.submissions[1].submission.submission_id == standby.standby_id
+        terminate_and_compare(job, 3)
 
 
 @pytest.mark.hours
 def test_a_standby_driver_whose_warm_up_failed_is_replaced_when_the_disk_has_room_again(
     config: HaConfig, tmp_path: Path
 ) -> None:
-    with small_disk(tmp_path / "home", size="4m") as disk:
-        small = HaConfig.model_validate({**config.model_dump(), "home_root": disk.path.as_uri()})
-        with HaClient.open(small) as client:
-            job = SupervisedJob(client, Stream(tmp_path), ("windows", "rows"))
-            job.options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
-            job.stream.feed(2)
-            try:
-                job.submit()
-                job.await_committed(1, 1)
-                failed = wait_until(lambda: failed_warm_up(job), timeout=PATIENCE, what="the failure of a warm-up")
-                disk.grow("400m")
+    with job_on_small_disk(config, tmp_path) as (job, disk, failed):
+        disk.grow("400m")
 
-                ready = wait_until(lambda: ready_standby(job), timeout=900, what="a ready standby driver", interval=1.0)
+        ready = wait_until(lambda: ready_standby(job), timeout=900, what="a ready standby driver", interval=1.0)
 
-                assert ready.standby_id != failed.standby_id
-                terminate_and_compare(job, 2)
-            finally:
-                submit_helpers.kill_all(job.job._job)
+        assert ready.standby_id != failed.standby_id
+        terminate_and_compare(job, 2)
 
 
 def ready_standby(job: SupervisedJob) -> Standby | None:

@@ -25,6 +25,7 @@ from airflow_provider_ha.checkpoints.spark.metadata_log import read_offsets
 from airflow_provider_ha.checkpoints.spark.tree import Tree
 from airflow_provider_ha.clock import new_id
 from airflow_provider_ha.config import HaConfig
+from airflow_provider_ha.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_ha.errors import NotConnectedError
 from airflow_provider_ha.jobs.model import JobState, Operation, OperationState, RunResult
 from airflow_provider_ha.jobs.options.job_options import HaOptions
@@ -34,6 +35,7 @@ from airflow_provider_ha.jobs.runs.standbys import Standby, StandbyStore
 from airflow_provider_ha.jobs.submit.requests import LATEST, LostRunPolicy
 from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
+from tests.support.clusters import submit_helpers
 from tests.support.clusters.variables import variables_of
 from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
 from tests.support.spark.dying_standbys import keep_killing, with_standby
@@ -305,6 +307,18 @@ class SupervisedJob:
         found = wait_until(ended, timeout=PATIENCE, what="the run's result", interval=0.2)
         assert found is not None
         return found
+
+
+@contextlib.contextmanager
+def job_with_standby(zookeeper: EmbeddedZooKeeper, root: Path) -> Iterator[SupervisedJob]:
+    """Yield a job with one standby driver, not submitted yet; what it has started is dead afterwards."""
+    config = HaConfig.build(
+        zookeeper=zookeeper.hosts, storage_root=f"file://{root}/storage", cluster_id=f"c-{new_id()[:12]}"
+    )
+    options = HaOptions(checkpoint_interval=0, standby_drivers=1, class_archive=False)
+    with HaClient.open(config) as client:
+        yield SupervisedJob(client, Stream(root), ("windows", "rows"), options=options)
+        submit_helpers.kill_all(client.job("gated")._job)
 
 
 def newest_state(query: Path) -> Path:
