@@ -76,7 +76,7 @@ mutants: venv ## Break the package, one guard at a time, and see a test fail (ON
 	$(BIN)/python -m tests.mutants.run) $(if $(ONLY),--only '$(ONLY)')
 
 proof: venv ## Run what takes hours (SUITE=name); it can be interrupted, and writes docs/reference/proofs.md
-	@$(if $(filter tests standbys,$(SUITE)),$(BIN)/python -m tests.support.preparation --s3a)
+	@$(if $(filter tests standbys standbys-alive,$(SUITE)),$(BIN)/python -m tests.support.preparation --s3a)
 	@$(BIN)/python -m lab.run $(SUITE)
 
 # Without hosts and URLs: a registry is the business of the machine.

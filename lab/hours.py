@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from lab import pytest_runs
 from lab.pytest_runs import Collected, Ended
 from lab.sitting import commit
 from lab.suite import Proof
-from tests.support.spark.dying_standbys import KILL_STANDBYS
+from tests.support.spark.added_standbys import ADDED_STANDBY
 
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,7 +66,16 @@ DYING_STANDBYS = Selection(
     Path("lab", "standbys.json"),
     folders=("tests/fault/driver",),
     without="standby",
-    environment={KILL_STANDBYS: "5"},
+    environment={ADDED_STANDBY: "5"},
+)
+LIVING_STANDBYS = replace(
+    DYING_STANDBYS,
+    name="standbys-alive",
+    title="The driver's fault tests beside a standby driver",
+    about="Each fault test of a driver whose job has no standby driver, with one. A standby driver can only help: no"
+    " test may fail for it.",
+    kept=Path("lab", "standbys-alive.json"),
+    environment={ADDED_STANDBY: "0"},
 )
 
 

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.engines.proof import EngineDeaths
-from lab.hours import DYING_STANDBYS, HourTests
+from lab.hours import DYING_STANDBYS, LIVING_STANDBYS, HourTests
 from lab.kills import Kills
 from lab.outages import Outages
 from lab.page import write
@@ -53,6 +53,7 @@ SUITES: tuple[Suite, ...] = (
     Scripts(),
     HourTests(),
     HourTests(selection=DYING_STANDBYS),
+    HourTests(selection=LIVING_STANDBYS),
 )
 _INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 

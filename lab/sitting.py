@@ -16,7 +16,14 @@ from tests.support.judged import Judged
 
 
 OutcomeT = TypeVar("OutcomeT", bound=Judged)
-RESULTS = ("docs/reference/proofs.md", "docs/reference/verdicts.md", "lab/hours.json")  # what proofs write
+RESULTS = (
+    "docs/reference/proofs.md",
+    "docs/reference/verdicts.md",
+    "lab/hours.json",
+    "lab/standbys.json",
+    "lab/standbys-alive.json",
+)
+"""What proofs write."""
 
 
 class Done(BaseModel, Generic[OutcomeT]):

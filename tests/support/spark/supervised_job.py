@@ -37,8 +37,8 @@ from airflow_provider_ha.testing.waiting import wait_until
 from tests.engine_helpers import pid_of
 from tests.support.clusters import submit_helpers
 from tests.support.clusters.variables import variables_of
+from tests.support.spark.added_standbys import keep_killing, with_standby
 from tests.support.spark.driver_helpers import APPS, BOOTSTRAP, CONF, PATIENCE, Stream
-from tests.support.spark.dying_standbys import keep_killing, with_standby
 
 
 LOSS_SECONDS = 30.0  # a session timeout is 3 s; the rest is for a busy machine
